@@ -1,0 +1,265 @@
+"""Launch choices that decide traffic. Cost functions and kernels take the same ``Plan``, so they cannot drift apart.
+
+``choose`` looks a tile up in a small table per architecture and sets the rest by rules: the numbers in the tables are the
+result of tuning on that architecture, the ``default`` rows serve every other device.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from roofline.errors import InputError
+from roofline.problem import GroupedKV, LatentKV, Problem
+from roofline.profiles.profile import Profile
+
+MMA_ROWS = 16  # rows of the smallest tensor-core tile (mma.sync m16n8k16); decode pads its few rows up to it
+WIDEST_TILE = 4096
+MIN_HEAD_DIM_TILE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a variant is launched.
+
+    ``head_dim_tile`` and ``v_head_dim_tile``: head sizes as padded in registers; ``q_tile`` rows by ``kv_tile`` keys: one step
+    of the inner loop; ``splits``: parts of the keys that run as CTAs of their own; ``packed``: the query heads of a KV head
+    share a tile; ``q_chunk``, ``kv_chunk``: blocks of chunked attention; ``passes``: over S and P in naive attention.
+    """
+
+    implementation: str
+    q_tile: int
+    kv_tile: int
+    head_dim_tile: int
+    v_head_dim_tile: int
+    form: str | None = None
+    splits: int = 1
+    packed: bool = False
+    q_chunk: int | None = None
+    kv_chunk: int | None = None
+    passes: int | None = None
+    warps: int = 4
+    stages: int = 2
+    ctas_per_sm: int = 1
+
+    def rows_executed(self, rows: int) -> int:
+        """Rows that run for ``rows`` packed rows of one sequence and KV head (or of one head): whole tiles.
+
+        Prefill runs whole tiles of ``q_tile``. Packed decode runs the smallest power of two that holds the rows, at least the
+        MMA minimum and at most ``q_tile``.
+        """
+        return -(-rows // self.q_tile) * self.tile_rows(rows)
+
+    def tile_rows(self, rows: int) -> int:
+        """Rows of one tile as launched for ``rows`` packed rows."""
+        return min(self.q_tile, next_power_of_two(max(rows, MMA_ROWS))) if self.packed else self.q_tile
+
+
+class Tile(NamedTuple):
+    """One row of a tile table."""
+
+    q_tile: int
+    kv_tile: int
+    warps: int
+    stages: int
+    ctas_per_sm: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the user fixes of a plan: ``tile`` and ``chunk`` are (query, key) sizes."""
+
+    tile: tuple[int, int] | None = None
+    chunk: tuple[int, int] | None = None
+    splits: int | None = None
+    passes: int = 3
+    form: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the sizes that only a plan knows."""
+        for option, sizes in (("--tile", self.tile), ("--chunk", self.chunk)):
+            most = WIDEST_TILE if option == "--tile" else 2**30
+            if sizes is not None and not all(0 < size <= most for size in sizes):
+                raise InputError(f"{option} {sizes[0]}x{sizes[1]}: expected sizes from 1 to {most}")
+        if self.splits is not None and not 0 < self.splits <= 2**16:
+            raise InputError(f"--splits {self.splits}: expected a whole number from 1 to {2**16}")
+        if self.passes not in (3, 6):
+            raise InputError(f"--naive-passes {self.passes}: expected 3 or 6")
+
+
+# Tiles by the widest padded head size they serve, narrow first.
+PREFILL_TILES: dict[str, dict[int, Tile]] = {
+    "default": {
+        64: Tile(128, 128, 4, 2, 1),
+        128: Tile(128, 128, 8, 2, 1),
+        256: Tile(128, 64, 8, 2, 1),
+        2**30: Tile(64, 32, 8, 1, 1),
+    },
+}
+DECODE_TILES: dict[str, dict[int, Tile]] = {
+    "default": {
+        128: Tile(64, 64, 4, 3, 1),
+        256: Tile(64, 64, 4, 2, 1),
+        2**30: Tile(64, 64, 8, 2, 1),
+    },
+}
+LINEAR_CHUNK = Tile(64, 64, 4, 2, 1)
+DEFAULT_CHUNK = (1024, 4096)  # Rabe and Staats, arXiv:2112.05682, section 3
+
+
+def choose(variant: str, implementation: str, problem: Problem, profile: Profile, choices: Choices = Choices()) -> Plan:  # noqa: B008
+    """Return the plan of ``variant`` as ``implementation`` launches it for ``problem`` on ``profile``.
+
+    Raises ``InputError`` for a variant or form that does not exist.
+    """
+    if variant not in _RULES:
+        raise InputError(f"--variants: unknown variant {variant!r}; expected one of {', '.join(_RULES)}")
+    return _RULES[variant](implementation, problem, profile, choices)
+
+
+def padded_width(width: int) -> int:
+    """Head size as it is padded in registers: the next power of two, at least 16."""
+    return next_power_of_two(max(width, MIN_HEAD_DIM_TILE))
+
+
+def next_power_of_two(value: int) -> int:
+    """Smallest power of two that is not below ``value``."""
+    return 1 << (value - 1).bit_length()
+
+
+def _naive(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
+    tile, widths = _tile(PREFILL_TILES, problem, profile, choices), _widths(problem)
+    q_tile = tile.q_tile if choices.tile or not problem.is_decode else MMA_ROWS
+    return Plan(
+        implementation, q_tile, tile.kv_tile, *widths, passes=choices.passes, warps=tile.warps, stages=tile.stages
+    )
+
+
+def _chunked(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
+    q_chunk, kv_chunk = choices.chunk or DEFAULT_CHUNK
+    tile, widths = _tile(PREFILL_TILES, problem, profile, choices), _widths(problem)
+    q_tile = tile.q_tile if choices.tile or not problem.is_decode else MMA_ROWS
+    return Plan(
+        implementation, q_tile, tile.kv_tile, *widths, q_chunk=q_chunk, kv_chunk=kv_chunk, warps=tile.warps, stages=tile.stages
+    )
+
+
+def _flash(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
+    return _flash_like(implementation, problem, profile, choices, _widths(problem), None)
+
+
+def _flash_like(
+    implementation: str, problem: Problem, profile: Profile, choices: Choices, widths: tuple[int, int], form: str | None
+) -> Plan:
+    tile = _tile(PREFILL_TILES, problem, profile, choices, max(widths))
+    q_tile = tile.q_tile if choices.tile or not problem.is_decode else MMA_ROWS
+    return Plan(
+        implementation,
+        q_tile,
+        tile.kv_tile,
+        *widths,
+        form=form,
+        warps=tile.warps,
+        stages=tile.stages,
+        ctas_per_sm=tile.ctas_per_sm,
+    )
+
+
+def _split_kv(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
+    return _packed(implementation, problem, profile, choices, _widths(problem), None)
+
+
+def _packed(
+    implementation: str, problem: Problem, profile: Profile, choices: Choices, widths: tuple[int, int], form: str | None
+) -> Plan:
+    tile = _tile(DECODE_TILES, problem, profile, choices, max(widths))
+    return Plan(
+        implementation,
+        tile.q_tile,
+        tile.kv_tile,
+        *widths,
+        form=form,
+        splits=choices.splits or _splits(problem, profile, tile),
+        packed=True,
+        warps=tile.warps,
+        stages=tile.stages,
+        ctas_per_sm=tile.ctas_per_sm,
+    )
+
+
+def _splits(problem: Problem, profile: Profile, tile: Tile) -> int:
+    """Splits that fill the SMs once: the longest sequence gets the share of the CTA slots that its tiles are of all tiles.
+
+    No split is left without a tile. Without a known SM count nothing is split.
+    """
+    if profile.sm_count is None:
+        return 1
+    longest, total = 0, 0
+    for q_len, kv_len, count in problem.lengths:
+        tiles = problem.mask.tile_count(q_len, kv_len, tile.q_tile, tile.kv_tile, problem.group)
+        longest = max(longest, -(-tiles.tiles // max(tiles.q_tiles, 1)))
+        total += count * problem.kv_heads * tiles.tiles
+    if total == 0:
+        return 1
+    splits = max(profile.sm_count * tile.ctas_per_sm * longest // total, 1)
+    tiles_per_split = -(-longest // splits)
+    return -(-longest // tiles_per_split)
+
+
+def _mla(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
+    kv = problem.kv
+    if not isinstance(kv, LatentKV):
+        raise InputError("mla needs a latent KV cache: --latent-dim and --rope-dim")
+    form = choices.form or ("absorbed" if problem.is_decode else "expanded")
+    rope = padded_width(kv.rope_dim) if kv.rope_dim else 0
+    if form == "expanded":
+        widths = (padded_width(kv.head_dim) + rope, padded_width(kv.v_head_dim))
+        return _flash_like(implementation, problem, profile, choices, widths, form)
+    if form == "absorbed":
+        latent = padded_width(kv.latent_dim)
+        return _packed(implementation, problem, profile, choices, (latent + rope, latent), form)
+    raise InputError(f"mla: unknown form {form!r}; expected expanded or absorbed")
+
+
+def _linear(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
+    form = choices.form or ("recurrent" if problem.is_decode else "chunked")
+    if form == "parallel":
+        return _flash_like(implementation, problem, profile, choices, _widths(problem), form)
+    if form not in ("chunked", "recurrent"):
+        raise InputError(f"linear: unknown form {form!r}; expected parallel, chunked or recurrent")
+    q_tile, kv_tile = choices.tile or (LINEAR_CHUNK.q_tile, LINEAR_CHUNK.kv_tile)
+    return Plan(
+        implementation,
+        q_tile,
+        kv_tile,
+        *_widths(problem),
+        form=form,
+        packed=True,
+        warps=LINEAR_CHUNK.warps,
+        stages=LINEAR_CHUNK.stages,
+    )
+
+
+def _tile(
+    tables: dict[str, dict[int, Tile]], problem: Problem, profile: Profile, choices: Choices, width: int | None = None
+) -> Tile:
+    table = tables.get(profile.architecture, tables["default"])
+    width = max(_widths(problem)) if width is None else width
+    tile = next(tile for most, tile in table.items() if width <= most)
+    return tile if choices.tile is None else tile._replace(q_tile=choices.tile[0], kv_tile=choices.tile[1])
+
+
+def _widths(problem: Problem) -> tuple[int, int]:
+    if not isinstance(problem.kv, GroupedKV):
+        raise InputError("a latent KV cache (--latent-dim) runs as mla only")
+    return padded_width(problem.kv.head_dim), padded_width(problem.kv.v_head_dim)
+
+
+_RULES: dict[str, Callable[[str, Problem, Profile, Choices], Plan]] = {
+    "naive": _naive,
+    "chunked": _chunked,
+    "flash": _flash,
+    "split-kv": _split_kv,
+    "paged": _split_kv,
+    "mla": _mla,
+    "linear": _linear,
+}

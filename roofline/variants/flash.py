@@ -1,0 +1,56 @@
+"""Flash attention: one launch, S and P stay on the chip (Dao et al., arXiv:2205.14135; FlashAttention-2, arXiv:2307.08691).
+
+One CTA computes ``q_tile`` rows of one query head and streams the K and V that those rows see. HBM minimum: Q, K, V and O
+once. SM side: K and V once per query head and q tile, which the papers call HBM accesses. No log-sum-exp is written in
+inference, so there is no workspace.
+"""
+
+from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div, sectors
+from roofline.plan import Plan
+from roofline.problem import GroupedKV, Problem
+
+
+def cost(problem: Problem, plan: Plan) -> Cost:
+    """Count flash attention of ``problem`` with the tiles of ``plan``."""
+    assert isinstance(problem.kv, GroupedKV)
+    return Cost((attention("flash", problem, plan, problem.kv, exponentials=True),))
+
+
+def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponentials: bool) -> Launch:
+    """Count one tiled launch over materialised K and V: O = f(Q K^T, mask) V, f a softmax or (linear attention) nothing."""
+    heads, group, d, dv = problem.q_heads, problem.q_heads // kv.heads, kv.head_dim, kv.v_head_dim
+    tiles = kv_rows = q_tiles = 0
+    for q_len, kv_len, count in problem.lengths:
+        counted = problem.mask.tile_count(q_len, kv_len, plan.q_tile, plan.kv_tile)
+        q_tiles += count * counted.q_tiles
+        tiles += count * counted.tiles
+        kv_rows += count * counted.kv_rows
+    q_rows, pairs, visible = problem.q_tokens * heads, problem.pairs * heads, problem.visible_keys * kv.heads
+    executed_pairs = tiles * heads * plan.q_tile * plan.kv_tile
+    share = Sharing(problem.batch * kv.heads, max(ceil_div(q_tiles * group, problem.batch), 1))
+
+    def cached(tensor: str, width: int) -> tuple[Traffic, ...]:
+        row, scale = problem.kv_row_bytes(width), problem.scale_row_bytes(width)
+        # distinct: the rows of each KV head that some query sees; SM side: rows of the tiles run, once per query head
+        rows = Traffic(tensor, "input", visible * row, 0, kv_rows * heads * sectors(row), 0, share)
+        if not scale and not problem.scale_tensor_bytes:
+            return (rows,)
+        per_tensor = problem.scale_tensor_bytes
+        distinct, requested = visible * scale + per_tensor, kv_rows * heads * scale + q_tiles * heads * sectors(per_tensor)
+        return rows, Traffic(f"{tensor}_scale", "input", distinct, 0, max(distinct, requested), 0, share)
+
+    q_row, o_row = problem.row_bytes(d), problem.row_bytes(dv)
+    return Launch(
+        name,
+        ctas=q_tiles * heads,
+        flops=2 * pairs * (d + dv),  # Q K^T and P V over the unmasked pairs
+        flops_executed=2 * executed_pairs * (plan.head_dim_tile + plan.v_head_dim_tile),
+        exp_ops=pairs if exponentials else 0,
+        vector_ops=4 * executed_pairs if exponentials else 0,
+        traffic=(
+            Traffic("Q", "input", q_rows * q_row, 0, q_rows * sectors(q_row)),
+            *cached("K", d),
+            *cached("V", dv),
+            Traffic("O", "output", 0, q_rows * o_row, 0, q_rows * sectors(o_row)),
+        ),
+    )
