@@ -25,7 +25,8 @@ class Sharing:
 class Traffic:
     """Bytes that one launch moves for one tensor.
 
-    ``*_min``: distinct bytes, each once; ``sm_*``: what SMs request, re-reads included, in 32-byte sectors.
+    ``*_min``: distinct bytes, each once, summed over the ``count`` launches; ``sm_*``: what SMs request, re-reads included, in
+    32-byte sectors. ``tensor_bytes``: distinct bytes over all of them together, where that is less than the sum.
     """
 
     tensor: str
@@ -35,6 +36,7 @@ class Traffic:
     sm_read_bytes: int = 0
     sm_write_bytes: int = 0
     sharing: Sharing | None = None
+    tensor_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +91,15 @@ class Cost:
     @property
     def hbm_bytes_min(self) -> int:
         """Each input and output tensor once: an infinite cache."""
-        distinct: dict[tuple[str, Role], tuple[int, int]] = {}
+        distinct: dict[tuple[str, Role], int] = {}
         for launch in self.launches:
             for traffic in launch.traffic:
                 if traffic.role != "intermediate":
-                    read, write = distinct.get((traffic.tensor, traffic.role), (0, 0))
                     # A tensor that several launches read is counted once.
-                    distinct[traffic.tensor, traffic.role] = (
-                        max(read, traffic.read_bytes_min),
-                        max(write, traffic.write_bytes_min),
-                    )
-        return sum(read + write for read, write in distinct.values())
+                    key, once = (traffic.tensor, traffic.role), traffic.tensor_bytes
+                    size = traffic.read_bytes_min + traffic.write_bytes_min if once is None else once
+                    distinct[key] = max(distinct.get(key, 0), size)
+        return sum(distinct.values())
 
     @property
     def hbm_bytes_cold(self) -> int:

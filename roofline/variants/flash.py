@@ -8,6 +8,7 @@ inference, so there is no workspace.
 from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div, sectors
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Problem
+from roofline.variants.cached import cached_tensor
 
 
 def cost(problem: Problem, plan: Plan) -> Cost:
@@ -29,16 +30,8 @@ def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponen
     executed_pairs = tiles * heads * plan.q_tile * plan.kv_tile
     share = Sharing(problem.batch * kv.heads, max(ceil_div(q_tiles * group, problem.batch), 1))
 
-    def cached(tensor: str, width: int) -> tuple[Traffic, ...]:
-        row, scale = problem.kv_row_bytes(width), problem.scale_row_bytes(width)
-        # distinct: the rows of each KV head that some query sees; SM side: rows of the tiles run, once per query head
-        rows = Traffic(tensor, "input", visible * row, 0, kv_rows * heads * sectors(row), 0, share)
-        if not scale and not problem.scale_tensor_bytes:
-            return (rows,)
-        per_tensor = problem.scale_tensor_bytes
-        distinct, requested = visible * scale + per_tensor, kv_rows * heads * scale + q_tiles * heads * sectors(per_tensor)
-        return rows, Traffic(f"{tensor}_scale", "input", distinct, 0, max(distinct, requested), 0, share)
-
+    keys = cached_tensor(problem, "K", d, visible, kv_rows * heads, q_tiles * heads, share)
+    values = cached_tensor(problem, "V", dv, visible, kv_rows * heads, q_tiles * heads, share)
     q_row, o_row = problem.row_bytes(d), problem.row_bytes(dv)
     return Launch(
         name,
@@ -49,8 +42,8 @@ def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponen
         vector_ops=4 * executed_pairs if exponentials else 0,
         traffic=(
             Traffic("Q", "input", q_rows * q_row, 0, q_rows * sectors(q_row)),
-            *cached("K", d),
-            *cached("V", dv),
+            *keys,
+            *values,
             Traffic("O", "output", 0, q_rows * o_row, 0, q_rows * sectors(o_row)),
         ),
     )

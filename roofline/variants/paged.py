@@ -1,0 +1,59 @@
+"""Paged decode (vLLM, arXiv:2309.06180): split-KV over a cache in pages, found through a page table.
+
+Beside split-KV's traffic: an int32 table entry for each page that holds a visible key, read once per KV head by the splits
+that own its tiles, and an int32 length a sequence, read by every CTA. Pages of a shared prefix are one copy for all
+sequences, so their distinct bytes count once; SMs still read them for each sequence.
+"""
+
+from roofline.cost import Cost, Sharing, Traffic, ceil_div, sectors
+from roofline.plan import Plan
+from roofline.problem import GroupedKV, Lengths, Problem
+from roofline.variants.cached import cached_tensor
+from roofline.variants.split_kv import count_packed, packed_attention
+
+INDEX_BYTES = 4
+
+
+def cost(problem: Problem, plan: Plan) -> Cost:
+    """Count paged decode of ``problem`` with pages of ``problem.page_size`` tokens."""
+    kv = problem.kv
+    assert isinstance(kv, GroupedKV)
+    entries_a_tile = max(ceil_div(plan.kv_tile, problem.page_size), 1)
+    entries = table_sectors = 0
+
+    def count_table(lengths: Lengths, tiles: int) -> None:
+        nonlocal entries, table_sectors
+        entries += lengths.count * visible_pages(problem, lengths)
+        table_sectors += lengths.count * tiles * sectors(entries_a_tile * INDEX_BYTES)
+
+    packed = count_packed(problem, plan, count_table)
+    distinct = (problem.visible_keys - shared_keys(problem)) * kv.heads
+    ctas = packed.ctas * kv.heads
+    share = Sharing(problem.batch * kv.heads, max(ceil_div(packed.ctas, problem.batch), 1))
+    table, lengths_read = entries * INDEX_BYTES, problem.batch * INDEX_BYTES
+    reads = (
+        *cached_tensor(problem, "K", kv.head_dim, distinct, packed.kv_rows * kv.heads, ctas, share),
+        *cached_tensor(problem, "V", kv.v_head_dim, distinct, packed.kv_rows * kv.heads, ctas, share),
+        Traffic("page_table", "input", table, 0, max(table_sectors * kv.heads, table)),
+        Traffic("kv_lengths", "input", lengths_read, 0, ctas * sectors(INDEX_BYTES)),
+    )
+    return packed_attention("paged", problem, plan, packed, reads, kv.head_dim, kv.v_head_dim)
+
+
+def visible_pages(problem: Problem, lengths: Lengths) -> int:
+    """Pages of one sequence that hold a key some query sees."""
+    visible = problem.mask.visible_keys(lengths.q_len, lengths.kv_len)
+    if visible == 0:
+        return 0
+    return ceil_div(lengths.kv_len, problem.page_size) - (lengths.kv_len - visible) // problem.page_size
+
+
+def shared_keys(problem: Problem) -> int:
+    """Visible keys that are stored once although several sequences see them: whole pages of the shared prefix."""
+    prefix = problem.shared_prefix // problem.page_size * problem.page_size
+    seen, longest = 0, 0
+    for q_len, kv_len, count in problem.lengths:
+        first_visible = kv_len - problem.mask.visible_keys(q_len, kv_len)
+        keys = max(prefix - first_visible, 0)
+        seen, longest = seen + count * keys, max(longest, keys)
+    return seen - longest

@@ -1,0 +1,135 @@
+"""Split-KV decode (flash decoding): the query heads of a KV head share a tile, and parts of the keys run as CTAs of their own.
+
+K and V are read once per KV head and row tile. With more than one split each writes an fp32 partial of O and its log-sum-exp,
+and a combine launch reads them. A row tile's kv tiles are dealt out ``ceil(tiles / splits)`` a split; the splits that are left
+without a tile move nothing, the workspace is allocated for all. Source: "Flash-Decoding for long-context inference" (2023).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div, sectors
+from roofline.plan import Plan
+from roofline.problem import GroupedKV, Lengths, Problem
+from roofline.variants.cached import cached_tensor
+
+PARTIAL_BYTES = 4  # partial outputs and log-sum-exps are fp32
+
+
+class PackedRows(NamedTuple):
+    """Counts of a packed launch, over the batch and one KV head.
+
+    ``ctas``: row tiles times their splits with work (at least one); ``tiles``: q x kv tiles; ``tile_rows``: rows of those tiles,
+    summed; ``kv_rows``: rows of K that they load; ``split_rows``: query rows times the splits that work on them;
+    ``lse_bytes``: what a combine reads of the log-sum-exps of all rows, in sectors.
+    """
+
+    ctas: int
+    tiles: int
+    executed_pairs: int
+    kv_rows: int
+    split_rows: int
+    lse_sectors: int
+
+
+def cost(problem: Problem, plan: Plan) -> Cost:
+    """Count split-KV decode of ``problem`` over a contiguous cache."""
+    kv = problem.kv
+    assert isinstance(kv, GroupedKV)
+    packed = count_packed(problem, plan)
+    visible = problem.visible_keys * kv.heads
+    ctas = packed.ctas * kv.heads
+    share = Sharing(problem.batch * kv.heads, max(ceil_div(packed.ctas, problem.batch), 1))
+    reads = (
+        *cached_tensor(problem, "K", kv.head_dim, visible, packed.kv_rows * kv.heads, ctas, share),
+        *cached_tensor(problem, "V", kv.v_head_dim, visible, packed.kv_rows * kv.heads, ctas, share),
+    )
+    return packed_attention("split-kv", problem, plan, packed, reads, kv.head_dim, kv.v_head_dim)
+
+
+def packed_attention(
+    name: str, problem: Problem, plan: Plan, packed: PackedRows, reads: tuple[Traffic, ...], d_qk: int, d_v: int
+) -> Cost:
+    """Return the attention launch over ``reads`` and, with more than one split, the combine launch."""
+    kv_heads = problem.kv_heads
+    q_rows, pairs = problem.q_tokens * problem.q_heads, problem.pairs * problem.q_heads
+    q_row, o_row = problem.row_bytes(d_qk), problem.row_bytes(d_v)
+    executed_pairs = packed.executed_pairs * kv_heads
+    split_rows = packed.split_rows * kv_heads
+    output = Traffic("O", "output", 0, q_rows * o_row, 0, q_rows * sectors(o_row))
+    if plan.splits == 1:
+        written: tuple[Traffic, ...] = (output,)
+    else:
+        partial, lse = split_rows * d_v * PARTIAL_BYTES, split_rows * PARTIAL_BYTES
+        written = (
+            Traffic("partial_O", "intermediate", write_bytes_min=partial, sm_write_bytes=split_rows * sectors(d_v * PARTIAL_BYTES)),
+            Traffic("partial_LSE", "intermediate", write_bytes_min=lse, sm_write_bytes=lse),
+        )
+    attention = Launch(
+        name,
+        ctas=packed.ctas * kv_heads,
+        flops=2 * pairs * (d_qk + d_v),  # Q K^T and P V over the unmasked pairs
+        flops_executed=2 * executed_pairs * (plan.head_dim_tile + plan.v_head_dim_tile),
+        exp_ops=pairs,
+        vector_ops=4 * executed_pairs,
+        # Every split of a row tile reads its rows of Q.
+        traffic=(Traffic("Q", "input", q_rows * q_row, 0, max(split_rows, q_rows) * sectors(q_row)), *reads, *written),
+    )
+    if plan.splits == 1:
+        return Cost((attention,))
+    combine = Launch(
+        "combine",
+        ctas=q_rows,
+        traffic=(
+            Traffic("partial_O", "intermediate", partial, 0, split_rows * sectors(d_v * PARTIAL_BYTES)),
+            Traffic("partial_LSE", "intermediate", lse, 0, max(packed.lse_sectors * kv_heads, lse)),
+            output,
+        ),
+    )
+    return Cost((attention, combine), workspace_bytes=q_rows * plan.splits * (d_v + 1) * PARTIAL_BYTES)
+
+
+def count_packed(problem: Problem, plan: Plan, per_sequence: Callable[[Lengths, int], None] | None = None) -> PackedRows:
+    """Count tiles, rows and splits of a packed launch; ``per_sequence(lengths, tiles)`` is told each run's kv tiles a sequence."""
+    ctas = tiles = executed = kv_rows = split_rows = lse_sectors = 0
+    for lengths in problem.lengths:
+        q_len, kv_len, count = lengths
+        counted = problem.mask.tile_count(q_len, kv_len, plan.q_tile, plan.kv_tile, problem.group)
+        rows = q_len * problem.group
+        tiles += count * counted.tiles
+        executed += count * counted.tiles * plan.tile_rows(rows) * plan.kv_tile
+        kv_rows += count * counted.kv_rows
+        if per_sequence is not None:
+            per_sequence(lengths, counted.tiles)
+        for tiles_of_row, rows_of_tile, row_tiles in _row_tiles(problem, plan, lengths):
+            splits = working_splits(tiles_of_row, plan.splits)
+            ctas += count * row_tiles * max(splits, 1)
+            split_rows += count * row_tiles * rows_of_tile * splits
+            lse_sectors += count * row_tiles * rows_of_tile * sectors(PARTIAL_BYTES * splits)
+    return PackedRows(ctas, tiles, executed, kv_rows, split_rows, lse_sectors)
+
+
+def working_splits(tiles: int, splits: int) -> int:
+    """Splits that get a tile when ``tiles`` are dealt out ``ceil(tiles / splits)`` a split."""
+    return ceil_div(tiles, ceil_div(tiles, splits)) if tiles else 0
+
+
+def _row_tiles(problem: Problem, plan: Plan, lengths: Lengths) -> list[tuple[int, int, int]]:
+    """Row tiles of one sequence and KV head as (kv tiles, rows, how many such row tiles)."""
+    q_len, kv_len, _ = lengths
+    rows = q_len * problem.group
+    row_tiles, last_rows = ceil_div(rows, plan.q_tile), (rows - 1) % plan.q_tile + 1
+    counted = problem.mask.tile_count(q_len, kv_len, plan.q_tile, plan.kv_tile, problem.group)
+    if problem.mask.is_full or row_tiles == 1:
+        tiles = counted.tiles // row_tiles
+        return [(tiles, plan.q_tile, row_tiles - 1), (tiles, last_rows, 1)]
+    if plan.splits == 1:
+        # Without splits only the sums matter: every row tile that sees a key has one.
+        last = problem.mask.span(q_len, kv_len, plan.kv_tile, (row_tiles - 1) * plan.q_tile // problem.group, q_len - 1)
+        return [(1, plan.q_tile, row_tiles - 1), (last.last - last.first, last_rows, 1)]
+    kinds = []
+    for tile in range(row_tiles):
+        first, end = tile * plan.q_tile, min((tile + 1) * plan.q_tile, rows)
+        span = problem.mask.span(q_len, kv_len, plan.kv_tile, first // problem.group, (end - 1) // problem.group)
+        kinds.append((span.last - span.first, end - first, 1))
+    return kinds
