@@ -43,6 +43,7 @@ class Traffic:
 class Launch:
     """One kernel, launched ``count`` times; work and traffic are the sums over all of them, ``ctas`` is the grid of one.
 
+    ``ctas_per_sm`` of them run on an SM at once.
     ``flops``: useful matmul FLOPs; ``flops_executed``: those of the whole tiles run; ``exp_ops``: exponentials of unmasked
     pairs; ``vector_ops``: other softmax work, 4 per executed pair.
     """
@@ -55,6 +56,7 @@ class Launch:
     exp_ops: int = 0
     vector_ops: int = 0
     count: int = 1
+    ctas_per_sm: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,12 +91,12 @@ class Mask:
         step = group * kv_tile
         # Tile t sees a key once offset + floor(((t + 1) q_tile - 1) / group) + 1 > 0.
         blank = min(max(-((offset * group - 1) // q_tile) - 1, 0), before)
-        ends = _floor_sum(before - blank, step, q_tile, group * (offset + kv_tile) + (blank + 1) * q_tile - 1)
+        ends = floor_sum(before - blank, step, q_tile, group * (offset + kv_tile) + (blank + 1) * q_tile - 1)
         starts = 0
         if self.window is not None:
             shift = group * (offset + 1 - self.window)  # tile t starts at key floor(t q_tile / group) + offset + 1 - window
             first_cut = min(max(-(-(-shift) // q_tile), blank), before) if shift < 0 else blank
-            starts = _floor_sum(before - first_cut, step, q_tile, shift + first_cut * q_tile)
+            starts = floor_sum(before - first_cut, step, q_tile, shift + first_cut * q_tile)
         tiles = ends - starts + last.last - last.first
         return TileCount(q_tiles, tiles, tiles * kv_tile - self._overhang(q_len, kv_len, q_tile, kv_tile, group, q_tiles))
 
@@ -115,7 +115,7 @@ FULL = Mask()
 CAUSAL = Mask(causal=True)
 
 
-def _floor_sum(count: int, divisor: int, step: int, start: int) -> int:
+def floor_sum(count: int, divisor: int, step: int, start: int) -> int:
     """Sum of ``floor((step * i + start) / divisor)`` over i in 0..count-1, for start >= 0, in O(log) steps (Euclid)."""
     total = 0
     while count > 0:

@@ -36,6 +36,7 @@ def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponen
     return Launch(
         name,
         ctas=q_tiles * heads,
+        ctas_per_sm=plan.ctas_per_sm,
         flops=2 * pairs * (d + dv),  # Q K^T and P V over the unmasked pairs
         flops_executed=2 * executed_pairs * (plan.head_dim_tile + plan.v_head_dim_tile),
         exp_ops=pairs if exponentials else 0,

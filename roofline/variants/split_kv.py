@@ -68,6 +68,7 @@ def packed_attention(
     attention = Launch(
         name,
         ctas=packed.ctas * kv_heads,
+        ctas_per_sm=plan.ctas_per_sm,
         flops=2 * pairs * (d_qk + d_v),  # Q K^T and P V over the unmasked pairs
         flops_executed=2 * executed_pairs * (plan.head_dim_tile + plan.v_head_dim_tile),
         exp_ops=pairs,

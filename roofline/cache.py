@@ -1,0 +1,186 @@
+"""The L2 model: from the traffic of each launch and the L2 of the device to HBM bytes per tensor, in steady state.
+
+Inputs rotate from call to call, so they start cold; scratch memory is the same each call. Three effects, each with one
+capacity as a share of the L2, read off an H200 (60 MiB) by passes over buffers of growing size:
+
+- **Shared operands** (K and V that many CTAs read): each half of the L2 keeps its own copy, so they have about half of it.
+  CTAs run in waves of ``SMs x CTAs per SM``; while K and V of the heads that a wave touches fit, they are read once. When
+  they do not, every wave streams them again, in step.
+- **Producer to consumer** (naive's S and P): an intermediate is read from the L2 if what was touched since it was written fits.
+- **Dirty lines**: scratch memory that is written over again leaves the L2 once a call touches more than about half of it.
+
+A miss share grows linearly between the two sizes of a ``Ramp``. This is a first model: its shares are from one device.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from roofline.cost import Cost, Launch, Traffic, ceil_div
+from roofline.masks import floor_sum
+from roofline.profiles.profile import Profile
+from roofline.units import format_percent, format_si
+
+
+class HbmBytes(NamedTuple):
+    """HBM bytes of one traffic entry."""
+
+    read_bytes: int
+    write_bytes: int
+
+
+class Ramp(NamedTuple):
+    """Shares of the L2 between which misses grow from none to all."""
+
+    start: float
+    end: float
+
+    def miss(self, footprint_bytes: float, l2_bytes: int) -> float:
+        """Share of accesses that miss when ``footprint_bytes`` compete for the L2."""
+        return min(max((footprint_bytes / l2_bytes - self.start) / (self.end - self.start), 0.0), 1.0)
+
+    def mean_miss(self, least_bytes: float, most_bytes: float, l2_bytes: int) -> float:
+        """Mean miss share over footprints spread evenly between the two sizes."""
+        if most_bytes - least_bytes < 1:
+            return self.miss(least_bytes, l2_bytes)
+        area = self._area(most_bytes / l2_bytes) - self._area(least_bytes / l2_bytes)
+        return min(max(area * l2_bytes / (most_bytes - least_bytes), 0.0), 1.0)
+
+    def _area(self, share: float) -> float:
+        if share <= self.start:
+            return 0.0
+        width = self.end - self.start
+        inside = min(share, self.end) - self.start
+        return inside * inside / (2 * width) + max(share - self.end, 0.0)
+
+
+# Read off an H200: MB of DRAM traffic per pass over a buffer; 62.9 MB of L2.
+SHARED_READ = Ramp(0.46, 0.55)  # a buffer that every SM reads: 0 % at 28 MB, 34 % at 32, 83 % at 36 with nothing else around
+CLEAN_REREAD = Ramp(0.76, 0.91)  # each SM rereads its own slice: 6 % at 48 MB, 93 % at 56
+DIRTY_READ = Ramp(0.63, 1.02)  # written, then read: 2 % at 40 MB, 46 % at 48, 90 % at 64
+DIRTY_WRITE = Ramp(0.43, 0.66)  # written over and over: 6 % at 28 MB, 61 % at 36, all at 48
+
+
+@dataclass(frozen=True, slots=True)
+class HbmTraffic:
+    """HBM bytes of every traffic entry, in the order of ``cost.launches[i].traffic[j]``, and why they differ from the minimum."""
+
+    launches: tuple[tuple[HbmBytes, ...], ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def hbm_bytes(self) -> int:
+        """Predicted HBM bytes of the configuration."""
+        return sum(entry.read_bytes + entry.write_bytes for launch in self.launches for entry in launch)
+
+
+def hbm_traffic(cost: Cost, profile: Profile) -> HbmTraffic:
+    """Predict the HBM bytes of ``cost`` on ``profile``; without a known L2 size every launch starts cold."""
+    if profile.l2_bytes is None:
+        cold = tuple(tuple(HbmBytes(t.read_bytes_min, t.write_bytes_min) for t in launch.traffic) for launch in cost.launches)
+        return HbmTraffic(cold, ("the L2 size of this device is unknown: every launch is counted from a cold cache",))
+    return _Steady(cost, profile.l2_bytes, profile.sm_count).predict()
+
+
+class _Steady:
+    """One prediction: what each launch touches, and from that the distance between two uses of a tensor."""
+
+    def __init__(self, cost: Cost, l2_bytes: int, sm_count: int | None) -> None:
+        self.launches = cost.launches
+        self.l2_bytes = l2_bytes
+        self.sm_count = sm_count
+        # Bytes one of `count` launches touches, and the bytes of one round through all launches: by use, and each tensor once.
+        self.touched = [_distinct(launch) / max(launch.count, 1) for launch in cost.launches]
+        self.round = sum(self.touched)
+        sizes: dict[str, float] = {}
+        for launch in cost.launches:
+            for t in launch.traffic:
+                size = max(t.read_bytes_min, t.write_bytes_min) / max(launch.count, 1)
+                sizes[t.tensor] = max(sizes.get(t.tensor, 0.0), size)
+        self.footprint = sum(sizes.values())
+        self.reasons: list[str] = []
+
+    def predict(self) -> HbmTraffic:
+        entries = tuple(
+            tuple(HbmBytes(self._read(index, traffic), self._write(traffic)) for traffic in launch.traffic)
+            for index, launch in enumerate(self.launches)
+        )
+        return HbmTraffic(entries, tuple(dict.fromkeys(self.reasons)))
+
+    def _read(self, index: int, traffic: Traffic) -> int:
+        least = traffic.read_bytes_min
+        if least == 0:
+            return 0
+        if traffic.role == "intermediate":
+            return self._reread(index, traffic, DIRTY_READ, self._last_use(index, traffic.tensor, written=True))
+        last_use = self._last_use(index, traffic.tensor, written=False)
+        if last_use is not None and last_use < index:  # an earlier launch of this call has read it
+            return self._reread(index, traffic, CLEAN_REREAD, last_use)
+        if traffic.tensor_bytes is not None and traffic.tensor_bytes < least:
+            # Launches of this entry read the tensor again and again; between two reads lies an equal part of the whole.
+            repeats = least / max(traffic.tensor_bytes, 1)
+            distance = sum(_distinct(launch) for launch in self.launches) / repeats
+            again = CLEAN_REREAD.miss(distance, self.l2_bytes)
+            return min(traffic.tensor_bytes + round(again * (least - traffic.tensor_bytes)), traffic.sm_read_bytes)
+        return self._shared(self.launches[index], traffic)
+
+    def _shared(self, launch: Launch, traffic: Traffic) -> int:
+        """Reads of an operand that CTAs share: once while it fits, once per wave and head when it does not."""
+        least, share = traffic.read_bytes_min, traffic.sharing
+        if share is None or self.sm_count is None:
+            return least
+        resident = self.sm_count * launch.ctas_per_sm
+        waves = ceil_div(launch.ctas, resident)
+        if waves <= 1:
+            return least
+        # Streams touched by wave w: those of its first to its last CTA.
+        touched = floor_sum(waves - 1, share.ctas_per_stream, resident, resident - 1) + (launch.ctas - 1) // share.ctas_per_stream
+        touched += waves - floor_sum(waves, share.ctas_per_stream, resident, 0)
+        together = [t for t in launch.traffic if t.sharing == share]
+        in_flight = sum(t.read_bytes_min for t in together) / share.streams * min(touched / waves, share.streams)
+        miss = SHARED_READ.miss(in_flight, self.l2_bytes)
+        if miss == 0:
+            return least
+        # A masked wave streams only what its tiles see: on average this share of the stream.
+        seen = min(traffic.sm_read_bytes / (launch.ctas * max(least / share.streams, 1)), 1.0)
+        streamed = max(round(touched * least / share.streams * seen), least)
+        reads = min(least + round(miss * (streamed - least)), traffic.sm_read_bytes)
+        names = "+".join(t.tensor for t in together)
+        if reads > least:
+            self.reasons.append(
+                f"{names} of the heads in flight, {format_si(in_flight, 'B')}, exceed the usable L2 of "
+                f"{format_si(SHARED_READ.start * self.l2_bytes, 'B')}: {waves} waves read them {reads / least:.2f} times"
+            )
+        return reads
+
+    def _reread(self, index: int, traffic: Traffic, ramp: Ramp, last_use: int | None) -> int:
+        """Reads of what an earlier launch has touched: from HBM where too much was touched in between."""
+        least = traffic.read_bytes_min
+        if last_use is None:
+            return least
+        between = sum(self.touched[last_use + 1 : index]) if last_use < index else self.round - self.touched[index]
+        if last_use == index:
+            between = self.round - self.touched[index]
+        miss = ramp.mean_miss(*sorted((self.touched[last_use] + between, between + self.touched[index])), self.l2_bytes)
+        if miss < 0.99 and traffic.role == "intermediate":
+            kept = "stays in L2" if miss == 0 else f"is read from L2 to {format_percent(1 - miss, 2)}"
+            self.reasons.append(f"{traffic.tensor} {kept} between its launches")
+        return min(round(miss * least), traffic.sm_read_bytes)
+
+    def _write(self, traffic: Traffic) -> int:
+        least = traffic.write_bytes_min
+        if traffic.role != "intermediate" or least == 0:
+            return least
+        return min(round(DIRTY_WRITE.miss(self.footprint, self.l2_bytes) * least), traffic.sm_write_bytes)
+
+    def _last_use(self, index: int, tensor: str, *, written: bool) -> int | None:
+        """The launch that touched ``tensor`` last before launch ``index`` reads it; ``index`` itself: in the round before."""
+        for earlier in range(index - 1, -1, -1):
+            for traffic in self.launches[earlier].traffic:
+                if traffic.tensor == tensor and (traffic.write_bytes_min if written else traffic.read_bytes_min):
+                    return earlier
+        own = any(t.tensor == tensor and t.write_bytes_min for t in self.launches[index].traffic)
+        return index if written and own else None
+
+
+def _distinct(launch: Launch) -> int:
+    return sum(traffic.read_bytes_min + traffic.write_bytes_min for traffic in launch.traffic)
