@@ -66,13 +66,21 @@ class Tile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the user fixes of a plan: ``tile`` and ``chunk`` are (query, key) sizes."""
+    """What the user fixes of a plan: ``tile`` and ``chunk`` are (query, key) sizes.
+
+    ``decode``: whether the plan is that of a decode step; ``None``: by the number of queries.
+    """
 
     tile: tuple[int, int] | None = None
     chunk: tuple[int, int] | None = None
     splits: int | None = None
     passes: int = 3
     form: str | None = None
+    decode: bool | None = None
+
+    def is_decode(self, problem: Problem) -> bool:
+        """Whether ``problem`` is planned as a decode step."""
+        return problem.is_decode if self.decode is None else self.decode
 
     def __post_init__(self) -> None:
         """Check the sizes that only a plan knows."""
@@ -128,7 +136,7 @@ def next_power_of_two(value: int) -> int:
 
 def _naive(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
     tile, widths = _tile(PREFILL_TILES, problem, profile, choices), _widths(problem)
-    q_tile = tile.q_tile if choices.tile or not problem.is_decode else MMA_ROWS
+    q_tile = tile.q_tile if choices.tile or not choices.is_decode(problem) else MMA_ROWS
     return Plan(
         implementation, q_tile, tile.kv_tile, *widths, passes=choices.passes, warps=tile.warps, stages=tile.stages
     )
@@ -137,7 +145,7 @@ def _naive(implementation: str, problem: Problem, profile: Profile, choices: Cho
 def _chunked(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
     q_chunk, kv_chunk = choices.chunk or DEFAULT_CHUNK
     tile, widths = _tile(PREFILL_TILES, problem, profile, choices), _widths(problem)
-    q_tile = tile.q_tile if choices.tile or not problem.is_decode else MMA_ROWS
+    q_tile = tile.q_tile if choices.tile or not choices.is_decode(problem) else MMA_ROWS
     return Plan(
         implementation, q_tile, tile.kv_tile, *widths, q_chunk=q_chunk, kv_chunk=kv_chunk, warps=tile.warps, stages=tile.stages
     )
@@ -151,7 +159,7 @@ def _flash_like(
     implementation: str, problem: Problem, profile: Profile, choices: Choices, widths: tuple[int, int], form: str | None
 ) -> Plan:
     tile = _tile(PREFILL_TILES, problem, profile, choices, max(widths))
-    q_tile = tile.q_tile if choices.tile or not problem.is_decode else MMA_ROWS
+    q_tile = tile.q_tile if choices.tile or not choices.is_decode(problem) else MMA_ROWS
     return Plan(
         implementation,
         q_tile,
@@ -209,7 +217,7 @@ def _mla(implementation: str, problem: Problem, profile: Profile, choices: Choic
     kv = problem.kv
     if not isinstance(kv, LatentKV):
         raise InputError("mla needs a latent KV cache: --latent-dim and --rope-dim")
-    form = choices.form or ("absorbed" if problem.is_decode else "expanded")
+    form = choices.form or ("absorbed" if choices.is_decode(problem) else "expanded")
     rope = padded_width(kv.rope_dim) if kv.rope_dim else 0
     if form == "expanded":
         widths = (padded_width(kv.head_dim) + rope, padded_width(kv.v_head_dim))
@@ -221,7 +229,7 @@ def _mla(implementation: str, problem: Problem, profile: Profile, choices: Choic
 
 
 def _linear(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
-    form = choices.form or ("recurrent" if problem.is_decode else "chunked")
+    form = choices.form or ("recurrent" if choices.is_decode(problem) else "chunked")
     if form == "parallel":
         return _flash_like(implementation, problem, profile, choices, _widths(problem), form)
     if form not in ("chunked", "recurrent"):
