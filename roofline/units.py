@@ -16,7 +16,7 @@ COUNT_SUFFIXES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 _PREFIXES = {**SI_PREFIXES, **IEC_PREFIXES}
 _QUANTITY = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*(?P<unit>\S*)\s*")
-_COUNT = re.compile(r"(?P<number>[0-9]+)(?P<suffix>[a-z]?)")
+_COUNT = re.compile(r"(?P<number>[0-9]{1,15})(?P<suffix>[a-z]?)")
 
 
 def parse_count(text: str) -> int:

@@ -37,7 +37,16 @@ _LIMITS: Mapping[str, tuple[float, float]] = {
     "cta_read_bytes_per_s": (1e7, 1e13),
     "launch_s": (1e-9, 1e-2),
 }
-_TOP_LEVEL = (*IDENTITY, "driver_names", "driver_names_source", "notes", "hardware", "tensor_ops_per_clk_per_sm", "datasheet", "measured")
+_TOP_LEVEL = (
+    *IDENTITY,
+    "driver_names",
+    "driver_names_source",
+    "notes",
+    "hardware",
+    "tensor_ops_per_clk_per_sm",
+    "datasheet",
+    "measured",
+)
 
 
 def decode(data: bytes, where: str) -> dict[str, Any]:
@@ -55,7 +64,7 @@ def decode(data: bytes, where: str) -> dict[str, Any]:
 def parse(document: Mapping[str, Any], where: str) -> Profile:
     """Return the profile that ``document`` describes.
 
-    Raises ``InputError`` for anything missing, unknown, out of range or in another unit, naming ``where`` (the file) and the key.
+    Raises ``InputError`` for anything missing, unknown, out of range or in another unit, with ``where`` (the file) and key.
     """
     profile = parse_partial(document, where)
     ceilings = {**profile.measured, **profile.datasheet}
@@ -71,7 +80,7 @@ def parse_partial(document: Mapping[str, Any], where: str) -> Profile:
     for key in document:
         if key not in _TOP_LEVEL:
             raise InputError(f"{where}: unknown key {key!r}; expected one of {', '.join(_TOP_LEVEL)}")
-    identity = {key: _text(document.get(key), f"{where}: {key}") for key in IDENTITY}
+    identity: dict[str, Any] = {key: _text(document.get(key), f"{where}: {key}") for key in IDENTITY}
     hardware, sources = _hardware(_table(document, "hardware", where), where)
     names = _texts(document.get("driver_names", []), f"{where}: driver_names")
     if "driver_names_source" in document:
@@ -106,7 +115,7 @@ def to_document(profile: Profile) -> dict[str, Any]:
         }
     if profile.tensor_ops_per_clk_per_sm:
         document["tensor_ops_per_clk_per_sm"] = {
-            dtype: {"value": f"{ops} {OPS_UNIT}", "source": profile.sources.get(f"tensor_ops_per_clk_per_sm.{dtype}", "unknown")}
+            dtype: {"value": f"{ops} {OPS_UNIT}", "source": profile.sources.get(f"tensor_ops_per_clk_per_sm.{dtype}", "?")}
             for dtype, ops in profile.tensor_ops_per_clk_per_sm.items()
         }
     for section, ceilings in (("datasheet", profile.datasheet), ("measured", profile.measured)):

@@ -11,7 +11,10 @@ from roofline.units import format_iec
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as this process numbers it: ``index`` counts the visible ones, as CUDA does."""
+    """A visible GPU: ``index`` counts them in the order of ``CUDA_VISIBLE_DEVICES``, else in PCI order as nvidia-smi does.
+
+    CUDA may number unlike GPUs otherwise (``CUDA_DEVICE_ORDER``), so a process that runs on one should ask for its ``uuid``.
+    """
 
     index: int
     uuid: str
@@ -26,12 +29,8 @@ def gpus(nvml: Any = None, environ: Mapping[str, str] | None = None) -> tuple[Gp
     ``nvml`` stands in for the ``pynvml`` module and ``environ`` for the process's environment.
     """
     environ = os.environ if environ is None else environ
-    if nvml is None:
-        try:
-            import pynvml as nvml  # slow to load, and absent without the driver's library
-        except Exception:
-            return ()
     try:
+        nvml = _nvml() if nvml is None else nvml
         nvml.nvmlInit()
     except Exception:  # no driver, no library, a driver being upgraded: all mean that there is no GPU to use
         return ()
@@ -49,7 +48,8 @@ def choose(wanted: str | None, present: Sequence[Gpu]) -> Gpu:
     Raises ``MissingError`` when there is none, and ``InputError`` when none or several fit.
     """
     if not present:
-        raise MissingError(f"{'--gpu ' + wanted + ': ' if wanted else ''}no NVIDIA GPU is visible here; expected a GPU and its driver")
+        option = f"--gpu {wanted}: " if wanted else ""
+        raise MissingError(f"{option}no NVIDIA GPU is visible here; expected a GPU and its driver")
     if wanted is None:
         return present[0]
     text = wanted.strip()
@@ -66,6 +66,12 @@ def choose(wanted: str | None, present: Sequence[Gpu]) -> Gpu:
 def describe(gpu: Gpu) -> str:
     """Return a GPU's name with its memory: ``NVIDIA H200 140 GiB``."""
     return gpu.name if gpu.memory_bytes is None else f"{gpu.name} {format_iec(gpu.memory_bytes)}"
+
+
+def _nvml() -> Any:
+    import pynvml  # slow to load, and only needed where the GPU of this machine is asked for
+
+    return pynvml
 
 
 def _visible(nvml: Any, spec: str | None) -> tuple[Gpu, ...]:

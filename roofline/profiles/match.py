@@ -24,7 +24,7 @@ def match(driver_name: str, memory_bytes: int | None = None) -> Profile:
         raise InputError(f"the GPU {driver_name!r} may be any of {ids}; expected --device with one of them")
     if found and memory_bytes is not None:
         sizes = ", ".join(f"{profile.id} ({format_iec(profile.memory_bytes or 0)})" for profile in found)
-        raise InputError(f"no profile for the GPU {driver_name!r} with {format_iec(memory_bytes)}; same name, other memory: {sizes}")
+        raise InputError(f"no profile for the GPU {driver_name!r} with {format_iec(memory_bytes)}; that name is {sizes}")
     raise InputError(f"no profile for the GPU {driver_name!r}; {near(driver_name)}")
 
 

@@ -21,7 +21,7 @@ def resolve(
     ``auto`` is the GPU that ``gpu`` picks, else the first visible one, with the ceilings measured on it; without a GPU, or with
     one that has no profile, it is ``DEFAULT_DEVICE``, and the note says so. A GPU without a profile that was calibrated is used
     as it was measured where ``roof`` is ``measured``. A named device takes measured ceilings only from a ``gpu`` of its kind.
-    ``present`` stands in for the GPUs that NVML finds. Raises ``InputError`` and ``MissingError`` as ``load`` and ``choose`` do.
+    ``present`` stands in for the GPUs that NVML finds. Raises ``InputError`` and ``MissingError`` like ``load`` and ``choose``.
     """
     if device.strip().casefold() != "auto":
         return _named(load(device), gpu, present)

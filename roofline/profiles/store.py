@@ -18,7 +18,7 @@ from roofline.profiles.profile import CEILING_UNITS, Ceiling, Profile
 
 DATA_DIR_VARIABLE = "ROOFLINE_DATA_DIR"
 _UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z-]+(/[0-9]+/[0-9]+)?")
-_ADVICE = "delete it or run `roofline calibrate` again"
+_ADVICE = "delete it, then run `roofline calibrate` again"
 
 
 def data_dir() -> Path:
@@ -66,9 +66,9 @@ def with_measured(profile: Profile, uuid: str) -> Profile:
 def save(profile: Profile, uuid: str, measured: Mapping[str, Ceiling]) -> Path:
     """Add ``measured`` ceilings (SI base units) to the overlay of the GPU ``uuid`` and return its path.
 
-    Ceilings measured earlier and not again are kept. The file is replaced in one step, so that an interrupted run leaves the old
-    one. For a profile without data sheet its hardware is kept too, so that it can be read back whole. Raises ``InputError`` for
-    a ceiling that is unknown, not marked measured or not plausible, and ``RooflineError`` if the file cannot be written.
+    Ceilings measured earlier and not again are kept. The file is replaced in one step: an interrupted run leaves the old one.
+    For a profile without data sheet its hardware is kept too, so that it can be read back whole. Raises ``InputError`` for a
+    ceiling that is unknown, not marked measured or not plausible, and ``RooflineError`` if the file cannot be written.
     """
     path = overlay_path(uuid)
     for key, ceiling in measured.items():
