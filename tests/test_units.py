@@ -54,6 +54,13 @@ def test_gb_is_not_gib() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "unit", "value"), [("66.9 TFLOP/s", "FLOP/s", 66.9e12), ("2.062 GHz", "Hz", 2062e6), ("1.1e3 kB", "B", 1.1e6)]
+)
+def test_a_decimal_number_stays_the_nearest_double(text: str, unit: str, value: float) -> None:
+    assert units.parse_quantity(text, unit) == value
+
+
+@pytest.mark.parametrize(
     ("text", "unit"),
     [
         ("3.35", "B/s"),
@@ -64,6 +71,9 @@ def test_gb_is_not_gib() -> None:
         ("inf B/s", "B/s"),
         ("nan B/s", "B/s"),
         ("1e999 B/s", "B/s"),
+        ("1e308 EB/s", "B/s"),
+        ("1e-9999999999999999999999 B/s", "B/s"),
+        ("1e9999999999999999999999 B/s", "B/s"),
         ("1,5 B/s", "B/s"),
         ("", "B/s"),
         ("1 TB/s TB/s", "B/s"),
