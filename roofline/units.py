@@ -6,6 +6,7 @@ IEC prefixes powers of 1024: GB is not GiB. Problem sizes follow the field inste
 
 import math
 import re
+from decimal import Decimal
 
 from roofline.errors import InputError
 
@@ -16,7 +17,7 @@ COUNT_SUFFIXES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 _PREFIXES = {**SI_PREFIXES, **IEC_PREFIXES}
 _QUANTITY = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)\s*(?P<unit>\S*)\s*")
-_COUNT = re.compile(r"(?P<number>[0-9]+)(?P<suffix>[a-z]?)")
+_COUNT = re.compile(r"(?P<number>[0-9]{1,15})(?P<suffix>[a-z]?)")
 
 
 def parse_count(text: str) -> int:
@@ -39,11 +40,13 @@ def parse_quantity(text: str, unit: str) -> float:
     prefix = match["unit"].removesuffix(unit) if match and match["unit"].endswith(unit) else None
     if match is None or prefix not in _PREFIXES:
         raise InputError(f"expected a quantity in {unit}, such as '3.35 T{unit}', got {text!r}")
-    # Dividing by a power of ten is exact where multiplying by its inverse is not; whole results stay exact.
-    value = float(match["number"]) * _PREFIXES[prefix]
-    if not (math.isfinite(value) and value > 0):
-        raise InputError(f"expected a positive quantity in {unit}, got {text!r}")
-    return value
+    number = float(match["number"])
+    if math.isfinite(number) and number > 0:
+        # In decimal, because 66.9 x 10^12 in binary is not the double nearest to 66.9e12.
+        value = float(Decimal(match["number"]) * _PREFIXES[prefix])
+        if math.isfinite(value):
+            return value
+    raise InputError(f"expected a positive quantity in {unit}, got {text!r}")
 
 
 def format_si(value: float, unit: str, digits: int = 3) -> str:

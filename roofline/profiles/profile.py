@@ -8,6 +8,9 @@ from typing import Literal
 CeilingKind = Literal["datasheet", "derived", "measured"]
 Roof = Literal["datasheet", "measured"]
 
+MATRIX_DTYPES = ("tf32", "bf16", "fp16", "fp8", "int8", "fp4")
+MATRIX_RATES = tuple(f"{dtype}_{'op' if dtype == 'int8' else 'flop'}_per_s" for dtype in MATRIX_DTYPES)
+
 # Every ceiling a profile may hold, with its unit. FLOP rates are dense and accumulate in fp32.
 CEILING_UNITS: Mapping[str, str] = MappingProxyType(
     {
@@ -62,6 +65,7 @@ class Profile:
     datasheet: Mapping[str, Ceiling] = field(default_factory=dict)
     measured: Mapping[str, Ceiling] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=dict)  # field name -> where its value is from; ceilings carry their own
 
     def ceiling(self, key: str, roof: Roof = "datasheet") -> Ceiling | None:
         """Return the ceiling ``key`` of ``roof``; the measured roof falls back to the data sheet where nothing was measured."""
