@@ -204,7 +204,9 @@ def to_dict(result: Result) -> dict[str, Any]:
     }
 
 
-def document(results: Iterable[Result], profile: Profile, conventions: Conventions, notes: Iterable[str] = ()) -> dict[str, Any]:
+def document(
+    results: Iterable[Result], profile: Profile, conventions: Conventions, notes: Iterable[str] = ()
+) -> dict[str, Any]:
     """The whole of ``analyze --json``: schema, device, conventions and results."""
     return {
         "schema": SCHEMA,

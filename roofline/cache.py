@@ -133,7 +133,9 @@ class _Steady:
         if waves <= 1:
             return least
         # Streams touched by wave w: those of its first to its last CTA.
-        touched = floor_sum(waves - 1, share.ctas_per_stream, resident, resident - 1) + (launch.ctas - 1) // share.ctas_per_stream
+        touched = (
+            floor_sum(waves - 1, share.ctas_per_stream, resident, resident - 1) + (launch.ctas - 1) // share.ctas_per_stream
+        )
         touched += waves - floor_sum(waves, share.ctas_per_stream, resident, 0)
         together = [t for t in launch.traffic if t.sharing == share]
         in_flight = sum(t.read_bytes_min for t in together) / share.streams * min(touched / waves, share.streams)

@@ -4,8 +4,8 @@ A request changes the base problem of all default configurations. Options that n
 phase) pin it, and configurations that become equal are listed once.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from math import gcd
 from typing import Literal, NamedTuple
 
@@ -216,9 +216,7 @@ def _configuration(request: Request, phase: Phase, entry: Entry, lengths: tuple[
         mla_projections=request.mla_projections,
         layers=request.layers,
     )
-    choices = Choices(
-        request.tile, request.chunk, request.splits, request.naive_passes, entry.form, decode=phase == "decode"
-    )
+    choices = Choices(request.tile, request.chunk, request.splits, request.naive_passes, entry.form, decode=phase == "decode")
     return Configuration(_name(request, entry, problem), entry.variant, phase, problem, choices)
 
 
@@ -253,13 +251,3 @@ def _name(request: Request, entry: Entry, problem: Problem) -> str:
 
 def _same(one: Configuration, other: Configuration) -> bool:
     return (one.variant, one.phase, one.problem, one.choices) == (other.variant, other.phase, other.problem, other.choices)
-
-
-def expand(base: Request, axes: dict[str, tuple[object, ...]]) -> Iterator[Request]:
-    """Every combination of ``axes`` (field name to values) over ``base``, the last axis fastest, made one at a time."""
-    if not axes:
-        yield base
-        return
-    (name, values), *rest = axes.items()
-    for value in values:
-        yield from expand(replace(base, **{name: value}), dict(rest))  # type: ignore[arg-type]

@@ -137,9 +137,7 @@ def next_power_of_two(value: int) -> int:
 def _naive(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
     tile, widths = _tile(PREFILL_TILES, problem, profile, choices), _widths(problem)
     q_tile = tile.q_tile if choices.tile or not choices.is_decode(problem) else MMA_ROWS
-    return Plan(
-        implementation, q_tile, tile.kv_tile, *widths, passes=choices.passes, warps=tile.warps, stages=tile.stages
-    )
+    return Plan(implementation, q_tile, tile.kv_tile, *widths, passes=choices.passes, warps=tile.warps, stages=tile.stages)
 
 
 def _chunked(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:

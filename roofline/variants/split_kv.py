@@ -62,7 +62,9 @@ def packed_attention(
     else:
         partial, lse = split_rows * d_v * PARTIAL_BYTES, split_rows * PARTIAL_BYTES
         written = (
-            Traffic("partial_O", "intermediate", write_bytes_min=partial, sm_write_bytes=split_rows * sectors(d_v * PARTIAL_BYTES)),
+            Traffic(
+                "partial_O", "intermediate", write_bytes_min=partial, sm_write_bytes=split_rows * sectors(d_v * PARTIAL_BYTES)
+            ),
             Traffic("partial_LSE", "intermediate", write_bytes_min=lse, sm_write_bytes=lse),
         )
     attention = Launch(

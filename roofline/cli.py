@@ -1,0 +1,177 @@
+"""The command line: each command parses, makes one library call and hands the result to one renderer."""
+
+import contextlib
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from roofline import __version__, analysis, options, profiles
+from roofline.errors import RooflineError
+from roofline.options import Csv, Device, FlopName, Force, Given, Gpu, Json, Out, RoofName
+from roofline.profiles.profile import Profile
+from roofline.reports import output
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="FLOPs and memory traffic of attention, predicted and measured, under your GPU's roofline.",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"roofline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback where something fails.")] = False,
+) -> None:
+    """Options before the command."""
+
+
+@app.command()
+@options.with_problem_options
+def analyze(
+    given: Given,
+    device: Device = "auto",
+    gpu: Gpu = None,
+    roof: RoofName = "datasheet",
+    flop_convention: FlopName = "exact",
+    plot: Annotated[bool, typer.Option("--plot", help="Draw the roofline too.", rich_help_panel="Output")] = False,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Count FLOPs and bytes of attention in every form, and say what binds each on a device. Needs no GPU."""
+    to, counted = output.target(as_json, as_csv, out, force), options.conventions(flop_convention, roof)
+    profile, notes = _resolve(device, gpu, counted)
+    request, more = options.request(given, profile)
+    results = analysis.analyze_all(request, profile, counted)
+    document = analysis.document(results, profile, counted, [*notes, *more])
+    from roofline.reports.terminal import render_analysis
+
+    output.write(document, output.analysis_rows, render_analysis, to)
+    if plot:
+        _plot(document, to)
+
+
+@app.command()
+@options.with_problem_options
+def explain(
+    given: Given,
+    variant: Annotated[str, typer.Argument(help="naive, chunked, flash, split-kv, paged, mla or linear.")],
+    device: Device = "auto",
+    gpu: Gpu = None,
+    roof: RoofName = "datasheet",
+    flop_convention: FlopName = "exact",
+    as_json: Json = False,
+    as_csv: Csv = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Show every tensor's formula with the numbers put in, so that you can redo a count by hand."""
+    to, counted = output.target(as_json, as_csv, out, force), options.conventions(flop_convention, roof)
+    profile, notes = _resolve(device, gpu, counted)
+    request, more = options.request({**given, "variants": variant}, profile)
+    from roofline.explain import explain_all, explanation_rows
+    from roofline.reports.explanation import render_explanation
+
+    document = explain_all(request, profile, counted, [*notes, *more])
+    output.write(document, explanation_rows, render_explanation, to)
+
+
+@app.command()
+@options.with_problem_options
+def sweep(
+    given: Given,
+    device: Device = "auto",
+    gpu: Gpu = None,
+    roof: RoofName = "datasheet",
+    flop_convention: FlopName = "exact",
+    as_json: Json = False,
+    as_csv: Csv = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Analyze a grid: any size takes 512,1k and ranges 1k:128k:x2 or 1k:8k:+1k. Rows come as they are made."""
+    from roofline.reports.stream import write_sweep
+    from roofline.sweep import sweep as run
+
+    to, counted = output.target(as_json, as_csv, out, force), options.conventions(flop_convention, roof)
+    profile, notes = _resolve(device, gpu, counted)
+    base, axes, more = options.request_axes(given, profile)
+    for note in [*notes, *more]:
+        output.print_note(note)
+    write_sweep(run(base, axes, profile, counted), to)
+
+
+@app.command()
+def devices(
+    name: Annotated[str | None, typer.Argument(help="Show one device, with the source of each value.")] = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """List the device profiles, or the ceilings of one with their sources."""
+    to = output.target(as_json, as_csv, out, force)
+    from roofline.reports import catalogue
+
+    names = profiles.names() if name is None else (name,)
+    document = catalogue.document([profiles.resolve(each)[0] for each in names])
+    output.write(document, catalogue.rows, catalogue.render_all if name is None else catalogue.render_one, to)
+
+
+def _resolve(device: str, gpu: str | None, counted: analysis.Conventions) -> tuple[Profile, list[str]]:
+    profile, note = profiles.resolve(device, gpu, roof=counted.roof)
+    return profile, [note] if note else []
+
+
+def _plot(document: dict[str, Any], to: output.Target) -> None:
+    from roofline.reports.plot import draw
+
+    with contextlib.redirect_stdout(sys.stderr if to.format != "table" else sys.stdout):
+        draw(document)
+
+
+def main() -> None:
+    """Run the command line: one clear line and an exit code for every error, a traceback only with ``--debug``."""
+    debug = "--debug" in sys.argv
+    try:
+        sys.exit(app(standalone_mode=False) or 0)
+    except RooflineError as error:
+        if debug:
+            raise
+        _fail(str(error), error.exit_code)
+    except BrokenPipeError:  # the reader of a pipe has what it wanted
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        _fail("interrupted", 130)
+    except Exception as error:
+        if debug:
+            raise
+        # Typer's own usage errors carry a message and an exit code, whichever click they come from.
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            if type(error).__name__ == "NoArgsIsHelpError":
+                sys.stderr.write(f"{error.format_message()}\n")
+                sys.exit(error.exit_code)
+            _fail(error.format_message().replace("\n", " "), error.exit_code)
+        if type(error).__name__ == "Abort":
+            _fail("aborted", 1)
+        _fail(f"{type(error).__name__}: {error} (a fault of roofline; --debug shows where)", 1)
+
+
+def _fail(message: str, code: int) -> None:
+    output.print_note(message)
+    sys.exit(code)

@@ -1,0 +1,200 @@
+"""The options that commands share, each stated once, and what they parse to.
+
+Problem options reach Typer as texts, so that one table serves ``analyze`` (one value each) and ``sweep`` (lists and ranges).
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, cast
+
+import typer
+
+from roofline.analysis import Conventions
+from roofline.configurations import Phase, Request
+from roofline.errors import InputError
+from roofline.profiles.profile import Profile
+from roofline.sweep import axis
+from roofline.units import parse_count
+
+
+class ProblemOption(NamedTuple):
+    """A problem option: the field of ``Request`` it sets, how its text is read, and its help."""
+
+    name: str
+    field: str
+    kind: Literal["count", "counts", "pair", "name", "names", "flag"]
+    help: str
+
+    @property
+    def parameter(self) -> str:
+        """Name of the Python parameter that Typer fills."""
+        return self.name.removeprefix("--").replace("-", "_")
+
+
+PROBLEM_OPTIONS = (
+    ProblemOption("--n", "n", "count", "Tokens: q_len and kv_len in prefill, kv_len in decode (default 2048; 1k is 1024)."),
+    ProblemOption("--q-len", "q_len", "count", "Query tokens a sequence."),
+    ProblemOption("--kv-len", "kv_len", "count", "Key tokens a sequence."),
+    ProblemOption("--kv-lens", "kv_lens", "counts", "A batch of unequal sequences: 512,2048,8192."),
+    ProblemOption("--d", "d", "count", "Head size of Q and K (default 128); for MLA without the RoPE part."),
+    ProblemOption("--dv", "dv", "count", "Head size of V and O (default: as --d)."),
+    ProblemOption("--heads", "heads", "count", "Query heads (default 32)."),
+    ProblemOption("--kv-heads", "kv_heads", "count", "KV heads of every configuration (default: heads, 8 for GQA, 1 for MQA)."),
+    ProblemOption("--batch", "batch", "count", "Sequences (default 1)."),
+    ProblemOption("--causal", "causal", "flag", "Causal mask, aligned bottom-right."),
+    ProblemOption("--window", "window", "count", "Sliding window of the last W keys, the query's own included; implies --causal."),
+    ProblemOption("--dtype", "dtype", "name", "fp32, tf32, bf16, fp16 or fp8 (default bf16; fp16 where the device has no bf16)."),
+    ProblemOption("--kv-dtype", "kv_dtype", "name", "Storage of K and V: also int8 and int4 (default: as --dtype)."),
+    ProblemOption("--page-size", "page_size", "count", "Tokens a page of a paged cache (default 16)."),
+    ProblemOption("--max-len", "max_len", "count", "Tokens that a contiguous cache reserves a sequence."),
+    ProblemOption("--shared-prefix", "shared_prefix", "count", "Tokens of a prefix whose whole pages all sequences share."),
+    ProblemOption("--latent-dim", "latent_dim", "count", "Latent size of MLA (default 512)."),
+    ProblemOption("--rope-dim", "rope_dim", "count", "RoPE key size of MLA (default 64)."),
+    ProblemOption("--mla-projections", "mla_projections", "flag", "Count MLA's W_UK and W_UV as launches."),
+    ProblemOption("--splits", "splits", "count", "Splits of the keys in split-KV (default: fill the SMs)."),
+    ProblemOption("--tile", "tile", "pair", "Tile of queries x keys, such as 64x64."),
+    ProblemOption("--chunk", "chunk", "pair", "Block of chunked attention, such as 1kx4k (the default)."),
+    ProblemOption("--naive-passes", "naive_passes", "count", "Passes over S and P in naive attention: 3 launches (default), or 6 passes."),
+    ProblemOption("--layers", "layers", "count", "Layers; they multiply the KV cache only."),
+    ProblemOption("--variants", "variants", "names", "Only these: naive, chunked, flash, split-kv, paged, mla, linear, or mla/absorbed."),
+    ProblemOption("--phase", "phase", "name", "prefill, decode or both (default)."),
+    ProblemOption("--decode", "decode", "flag", "One query token a sequence."),
+)  # fmt: skip
+
+Device = Annotated[
+    str, typer.Option("--device", help="Device name, profile file, or auto (the local GPU).", rich_help_panel="Device")
+]
+Gpu = Annotated[
+    str | None, typer.Option("--gpu", help="GPU index or UUID on a machine with several.", rich_help_panel="Device")
+]
+RoofName = Annotated[str, typer.Option("--roof", help="datasheet or measured.", rich_help_panel="Device")]
+FlopName = Annotated[
+    str,
+    typer.Option("--flop-convention", help="exact, full (no mask) or half (plain causal halved).", rich_help_panel="Device"),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel="Output")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel="Output")]
+Out = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write a file: .json, .csv or .txt.", rich_help_panel="Output")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the file.", rich_help_panel="Output")]
+
+Given = Mapping[str, Any]  # problem options as typed, by parameter name
+
+
+def with_problem_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` the problem options; it receives what the user typed of them as its first argument."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in list(signature.parameters.values())[1:]]
+    shared = [_parameter(option) for option in PROBLEM_OPTIONS]
+
+    @functools.wraps(command)
+    def wrapper(**values: Any) -> None:
+        command({option.parameter: values.pop(option.parameter) for option in PROBLEM_OPTIONS}, **values)
+
+    parameters = [*shared, *own]
+    wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return wrapper
+
+
+def request(given: Given, profile: Profile) -> tuple[Request, list[str]]:
+    """Build the request of ``analyze`` from the options typed, with notes for the header."""
+    values = {option.field: _read(option, given[option.parameter]) for option in PROBLEM_OPTIONS if _is_given(given, option)}
+    notes = _default_dtype(values, profile)
+    return _request(values), notes
+
+
+def request_axes(given: Given, profile: Profile) -> tuple[Request, dict[str, tuple[int, ...]], list[str]]:
+    """Build the base request of ``sweep`` and the axes that a list or range spans, in the order of the options."""
+    values: dict[str, Any] = {}
+    axes: dict[str, tuple[int, ...]] = {}
+    for option in PROBLEM_OPTIONS:
+        if not _is_given(given, option):
+            continue
+        text = given[option.parameter]
+        if option.kind == "count" and ("," in text or ":" in text):
+            axes[option.field] = axis(option.name, text)
+            values[option.field] = axes[option.field][0]
+        else:
+            values[option.field] = _read(option, text)
+    notes = _default_dtype(values, profile)
+    return _request(values), axes, notes
+
+
+def _default_dtype(values: dict[str, Any], profile: Profile) -> list[str]:
+    """bf16, or fp16 where the device is known not to have bf16; a device without any known rate keeps bf16."""
+    if "dtype" in values:
+        return []
+    lacks_bf16 = not profile.supports_dtype("bf16") and profile.supports_dtype("fp16")
+    values["dtype"] = "fp16" if lacks_bf16 else "bf16"
+    return [f"{profile.name} has no bf16: fp16 is used"] if lacks_bf16 else []
+
+
+def conventions(flop_convention: str, roof: str) -> Conventions:
+    """Check the names of the two conventions."""
+    return Conventions(
+        cast(Any, _one_of("--flop-convention", flop_convention, ("exact", "full", "half"))),
+        cast(Any, _one_of("--roof", roof, ("datasheet", "measured"))),
+    )
+
+
+def _request(values: dict[str, Any]) -> Request:
+    if values.pop("decode", False):
+        q_len, phase = values.get("q_len", 1), values.get("phase", "decode")
+        if q_len != 1 or phase != "decode":
+            raise InputError("--decode means --q-len 1 --phase decode: leave out the option that says otherwise")
+        values.update(q_len=1, phase="decode")
+    if "phase" in values:
+        phase = _one_of("--phase", values.pop("phase"), ("prefill", "decode", "both"))
+        if phase != "both":
+            values["phase"] = cast(Phase, phase)
+    known = {field.name for field in fields(Request)}
+    return Request(**{name: value for name, value in values.items() if name in known})
+
+
+def _is_given(given: Given, option: ProblemOption) -> bool:
+    return given[option.parameter] is not None and given[option.parameter] is not False
+
+
+def _parameter(option: ProblemOption) -> inspect.Parameter:
+    kind: Any = bool if option.kind == "flag" else str | None
+    metavar = {"count": "N", "counts": "A,B,..", "pair": "QxK", "names": "A,B,.."}.get(option.kind)
+    declared = typer.Option(option.name, help=option.help, rich_help_panel="Problem", metavar=metavar)
+    return inspect.Parameter(
+        option.parameter,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=False if option.kind == "flag" else None,
+        annotation=Annotated[kind, declared],
+    )
+
+
+def _read(option: ProblemOption, text: Any) -> Any:
+    if option.kind == "count":
+        return _count(option.name, text)
+    if option.kind == "counts":
+        return tuple(_count(option.name, part) for part in text.split(","))
+    if option.kind == "pair":
+        sizes = text.lower().split("x")
+        if len(sizes) != 2:
+            raise InputError(f"{option.name}: expected two sizes such as 64x64, got {text!r}")
+        return tuple(_count(option.name, size) for size in sizes)
+    if option.kind == "names":
+        return tuple(name.strip() for name in text.split(","))
+    return text
+
+
+def _count(option: str, text: str) -> int:
+    try:
+        return parse_count(text)
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
+def _one_of(option: str, name: str, allowed: tuple[str, ...]) -> str:
+    if name not in allowed:
+        raise InputError(f"{option}: expected {', '.join(allowed[:-1])} or {allowed[-1]}, got {name!r}")
+    return name

@@ -1,0 +1,1 @@
+"""Renderers: each draws a document (plain data, as ``--json`` prints it) and computes nothing of its own."""

@@ -1,0 +1,107 @@
+"""Where a document goes and in which form: stdout or a file, table, JSON or CSV."""
+
+import contextlib
+import csv
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from rich.console import Console
+
+from roofline.errors import InputError, RooflineError
+
+Format = Literal["table", "json", "csv"]
+SUFFIXES: dict[str, Format] = {".json": "json", ".csv": "csv", ".txt": "table"}
+PIPE_WIDTH = 80  # columns of a table that goes to no terminal; nothing is cut there, long lines stay whole
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A form and a place: ``path`` or, where it is ``None``, stdout."""
+
+    format: Format
+    path: Path | None = None
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[TextIO]:
+        """Yield the stream to write to; a failed write names the file. A file is written whole or keeps what it held."""
+        if self.path is None:
+            yield sys.stdout
+            return
+        partial = self.path.with_name(self.path.name + ".partial")
+        try:
+            with partial.open("w", encoding="utf-8", newline="") as stream:
+                yield stream
+            os.replace(partial, self.path)
+        except OSError as error:
+            raise RooflineError(f"-o {self.path}: {error.strerror or error}") from None
+        finally:
+            partial.unlink(missing_ok=True)
+
+
+def target(as_json: bool, as_csv: bool, path: Path | None, force: bool) -> Target:
+    """Return the target that the output options name; raise ``InputError`` where they contradict or would overwrite."""
+    if as_json and as_csv:
+        raise InputError("--json and --csv contradict each other: give one of them")
+    named: Format | None = "json" if as_json else "csv" if as_csv else None
+    if path is None:
+        return Target(named or "table")
+    suffix = SUFFIXES.get(path.suffix.lower())
+    if named is None and suffix is None:
+        raise InputError(f"-o {path}: expected a name that ends in {', '.join(SUFFIXES)}, or --json or --csv")
+    if path.is_dir():
+        raise InputError(f"-o {path}: is a folder")
+    if path.exists() and not force:
+        raise InputError(f"-o {path}: exists already; --force overwrites it")
+    return Target(named or suffix or "table", path)
+
+
+def write(
+    document: Mapping[str, Any],
+    rows: Callable[[Mapping[str, Any]], Iterable[Mapping[str, Any]]],
+    render: Callable[[Mapping[str, Any], Console], None],
+    to: Target,
+) -> None:
+    """Write ``document`` as a table by ``render``, as JSON, or as the CSV of its ``rows``."""
+    with to.open() as stream:
+        if to.format == "json":
+            json.dump(document, stream, indent=2)
+            stream.write("\n")
+        elif to.format == "csv":
+            listed = list(rows(document))
+            write_csv(list(listed[0]) if listed else [], (list(row.values()) for row in listed), stream)
+        else:
+            render(document, console(stream))
+    if to.path is not None:
+        print_note(f"wrote {to.path}")
+
+
+def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], stream: TextIO) -> None:
+    """Write rows as they come; an unknown value is an empty cell."""
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
+def console(stream: TextIO) -> Console:
+    """Return a console for ``stream``; off a terminal it has a fixed width and never cuts a cell."""
+    return Console(file=stream) if stream.isatty() else Console(file=stream, width=PIPE_WIDTH, soft_wrap=True)
+
+
+def print_note(text: str) -> None:
+    """Print a note for the person at the terminal: stderr, never data."""
+    sys.stderr.write(f"roofline: {text}\n")
+
+
+def analysis_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One flat row per result: problem and figures, without launches."""
+    for result in document["results"]:
+        flat = {"device": document["device"]["id"]}
+        flat |= {key: value for key, value in result.items() if not isinstance(value, dict | list)}
+        flat |= {f"problem_{key}": value for key, value in result["problem"].items() if key != "lengths"}
+        flat |= {f"plan_{key}": value for key, value in result["plan"].items()}
+        yield flat
