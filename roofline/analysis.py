@@ -49,7 +49,7 @@ class Result:
         return self.flops / self.prediction.time_s if self.prediction.time_s else 0.0
 
 
-def analyze(configuration: Configuration, profile: Profile, conventions: Conventions = Conventions()) -> Result:  # noqa: B008
+def analyze(configuration: Configuration, profile: Profile, conventions: Conventions = Conventions()) -> Result:
     """Predict one configuration on ``profile``. Raises ``InputError`` where variant and problem do not fit."""
     problem, variant = configuration.problem, configuration.variant
     plan = choose(variant, f"roofline/{variant}", problem, profile, configuration.choices)
@@ -59,7 +59,7 @@ def analyze(configuration: Configuration, profile: Profile, conventions: Convent
     return Result(configuration, plan, cost, prediction, flops)
 
 
-def analyze_all(request: Request, profile: Profile, conventions: Conventions = Conventions()) -> list[Result]:  # noqa: B008
+def analyze_all(request: Request, profile: Profile, conventions: Conventions = Conventions()) -> list[Result]:
     """Predict every configuration of ``request``."""
     return [analyze(configuration, profile, conventions) for configuration in configurations(request)]
 

@@ -114,7 +114,7 @@ LINEAR_CHUNK = Tile(64, 64, 4, 2, 1)
 DEFAULT_CHUNK = (1024, 4096)  # Rabe and Staats, arXiv:2112.05682, section 3
 
 
-def choose(variant: str, implementation: str, problem: Problem, profile: Profile, choices: Choices = Choices()) -> Plan:  # noqa: B008
+def choose(variant: str, implementation: str, problem: Problem, profile: Profile, choices: Choices = Choices()) -> Plan:
     """Return the plan of ``variant`` as ``implementation`` launches it for ``problem`` on ``profile``.
 
     Raises ``InputError`` for a variant or form that does not exist.
