@@ -62,7 +62,7 @@ DIRTY_WRITE = Ramp(0.43, 0.66)  # written over and over: 6 % at 28 MB, 61 % at 3
 
 @dataclass(frozen=True, slots=True)
 class HbmTraffic:
-    """HBM bytes of every traffic entry, in the order of ``cost.launches[i].traffic[j]``, and why they differ from the minimum."""
+    """HBM bytes of every traffic entry, as ``cost.launches[i].traffic[j]`` orders them, and why they are not the minimum."""
 
     launches: tuple[tuple[HbmBytes, ...], ...]
     reasons: tuple[str, ...]
@@ -162,7 +162,8 @@ class _Steady:
         between = sum(self.touched[last_use + 1 : index]) if last_use < index else self.round - self.touched[index]
         if last_use == index:
             between = self.round - self.touched[index]
-        miss = ramp.mean_miss(*sorted((self.touched[last_use] + between, between + self.touched[index])), self.l2_bytes)
+        ends = (self.touched[last_use] + between, between + self.touched[index])
+        miss = ramp.mean_miss(min(ends), max(ends), self.l2_bytes)
         if miss < 0.99 and traffic.role == "intermediate":
             kept = "stays in L2" if miss == 0 else f"is read from L2 to {format_percent(1 - miss, 2)}"
             self.reasons.append(f"{traffic.tensor} {kept} between its launches")

@@ -1,4 +1,4 @@
-"""Attention masks, and exact counts of what they leave: pairs, keys, tiles. Closed forms on Python integers, no loops over tokens.
+"""Attention masks, and exact counts of what they leave: pairs, keys, tiles. Closed forms on integers, no loops over tokens.
 
 A mask lets query i of a sequence see a contiguous run of keys (bottom-right alignment): with ``offset = kv_len - q_len``
 query i sees keys up to ``offset + i``, the last ``window`` of them if there is a window. Rows before key 0 see nothing.
@@ -95,7 +95,7 @@ class Mask:
         starts = 0
         if self.window is not None:
             shift = group * (offset + 1 - self.window)  # tile t starts at key floor(t q_tile / group) + offset + 1 - window
-            first_cut = min(max(-(-(-shift) // q_tile), blank), before) if shift < 0 else blank
+            first_cut = min(max(-(shift // q_tile), blank), before)
             starts = floor_sum(before - first_cut, step, q_tile, shift + first_cut * q_tile)
         tiles = ends - starts + last.last - last.first
         return TileCount(q_tiles, tiles, tiles * kv_tile - self._overhang(q_len, kv_len, q_tile, kv_tile, group, q_tiles))

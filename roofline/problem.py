@@ -20,7 +20,7 @@ class Lengths(NamedTuple):
 
     q_len: int
     kv_len: int
-    count: int
+    count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody needs here
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class GroupedKV:
 class LatentKV:
     """The latent cache of MLA (DeepSeek-V2, arXiv:2405.04434, section 2.1): one latent and one RoPE key a token.
 
-    ``head_dim`` is the key size of a head without RoPE, ``v_head_dim`` the value size, as the projections W_UK and W_UV give them.
+    ``head_dim`` is the key size of a head without RoPE and ``v_head_dim`` the value size: what W_UK and W_UV project to.
     """
 
     latent_dim: int

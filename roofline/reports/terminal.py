@@ -140,7 +140,7 @@ def _score_bytes(problem: Mapping[str, Any]) -> int:
     """Bytes of one S matrix, which only naive attention moves."""
     lengths = problem["lengths"] or [(problem["q_len"], problem["kv_len"], problem["batch"])]
     element_bits = {"fp32": 32, "tf32": 32, "fp8": 8}.get(problem["dtype"], 16)
-    return max(q_len * kv_len for q_len, kv_len, _ in lengths) * element_bits // 8
+    return int(max(q_len * kv_len for q_len, kv_len, _ in lengths)) * element_bits // 8
 
 
 def _bound(result: Mapping[str, Any], device: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ class Blocks(NamedTuple):
 
     rows: int
     columns: int
-    count: int
+    count: int  # type: ignore[assignment]  # shadows tuple.count
 
 
 def cost(problem: Problem, plan: Plan) -> Cost:

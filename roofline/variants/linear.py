@@ -2,7 +2,7 @@
 
 The state K^T V is d x dv in fp32 per KV head. Useful FLOPs are 2 n d dv for each KV head (its state) and each query head (its
 output), in every form. Chunked (prefill): a launch stores the state before each chunk, another turns chunk and state into O.
-Recurrent (decode): the state is read, updated with the new tokens and written. Parallel: the quadratic form, as flash attention.
+Recurrent (decode): the state is read, updated with the new tokens and written. Parallel: the quadratic form, as flash.
 """
 
 from dataclasses import replace

@@ -33,7 +33,7 @@ def projections(problem: Problem, plan: Plan) -> Cost:
             (
                 _projection(
                     problem, plan, "W_UK", rows, kv.head_dim, kv.latent_dim,
-                    Traffic("Q_nope", "input", rows * heads * elements(kv.head_dim), 0, rows * heads * sectors(elements(kv.head_dim))),
+                    _read("Q_nope", "input", problem, rows * heads, kv.head_dim),
                     _write("Q_latent", "intermediate", problem, rows * heads, kv.latent_dim),
                 ),
                 _projection(

@@ -19,9 +19,9 @@ PARTIAL_BYTES = 4  # partial outputs and log-sum-exps are fp32
 class PackedRows(NamedTuple):
     """Counts of a packed launch, over the batch and one KV head.
 
-    ``ctas``: row tiles times their splits with work (at least one); ``tiles``: q x kv tiles; ``tile_rows``: rows of those tiles,
-    summed; ``kv_rows``: rows of K that they load; ``split_rows``: query rows times the splits that work on them;
-    ``lse_bytes``: what a combine reads of the log-sum-exps of all rows, in sectors.
+    ``ctas``: row tiles times their splits with work (at least one); ``tiles``: q x kv tiles; ``executed_pairs``: pairs of those
+    tiles run whole; ``kv_rows``: rows of K that they load; ``split_rows``: query rows times the splits that work on them;
+    ``lse_sectors``: bytes that a combine reads of the log-sum-exps of all rows, in sectors.
     """
 
     ctas: int
@@ -93,7 +93,7 @@ def packed_attention(
 
 
 def count_packed(problem: Problem, plan: Plan, per_sequence: Callable[[Lengths, int], None] | None = None) -> PackedRows:
-    """Count tiles, rows and splits of a packed launch; ``per_sequence(lengths, tiles)`` is told each run's kv tiles a sequence."""
+    """Count tiles, rows and splits of a packed launch; ``per_sequence`` is told each run and the tiles of one sequence."""
     ctas = tiles = executed = kv_rows = split_rows = lse_sectors = 0
     for lengths in problem.lengths:
         q_len, kv_len, count = lengths
