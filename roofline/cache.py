@@ -70,7 +70,11 @@ class HbmTraffic:
     @property
     def hbm_bytes(self) -> int:
         """Predicted HBM bytes of the configuration."""
-        return sum(entry.read_bytes + entry.write_bytes for launch in self.launches for entry in launch)
+        moved = 0
+        for launch in self.launches:
+            for read_bytes, write_bytes in launch:
+                moved += read_bytes + write_bytes
+        return moved
 
 
 def hbm_traffic(cost: Cost, profile: Profile) -> HbmTraffic:
@@ -186,4 +190,7 @@ class _Steady:
 
 
 def _distinct(launch: Launch) -> int:
-    return sum(traffic.read_bytes_min + traffic.write_bytes_min for traffic in launch.traffic)
+    moved = 0
+    for traffic in launch.traffic:
+        moved += traffic.read_bytes_min + traffic.write_bytes_min
+    return moved

@@ -4,7 +4,7 @@ A request changes the base problem of all default configurations. Options that n
 phase) pin it, and configurations that become equal are listed once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import gcd
 from typing import Literal, NamedTuple
@@ -129,17 +129,38 @@ def configurations(request: Request) -> list[Configuration]:
 
     Raises ``InputError`` when a size is bad or nothing is left to compare.
     """
-    found: list[Configuration] = []
-    for phase in _phases(request):
-        lengths = _lengths(request, phase)
-        for entry in _entries(request, phase):
-            configuration = _configuration(request, phase, entry, lengths)
-            if not any(_same(configuration, other) for other in found):
-                found.append(configuration)
+    found = [configuration for phase in _phases(request) for configuration in _of_phase(request, phase)]
     if not found:
-        wanted, phase_name = ", ".join(request.variants or ()), request.phase
-        raise InputError(f"--variants {wanted}: no configuration in phase {phase_name}")
+        raise InputError(f"--variants {', '.join(request.variants or ())}: no configuration in phase {request.phase}")
     return found
+
+
+def _of_phase(request: Request, phase: Phase) -> Iterator[Configuration]:
+    dtype = compute_dtype(request.dtype)
+    stored = dtype if request.kv_dtype is None else kv_dtype(request.kv_dtype)
+    lengths = _lengths(request, phase)
+    made: set[tuple[str, str | None, GroupedKV | LatentKV, int | None]] = set()
+    for entry in _entries(request, phase):
+        window, kv = _window(request, entry), _kv(request, entry.sharing)
+        key = (entry.variant, entry.form, kv, window)
+        if key in made:  # pinned axes make entries of the default comparison equal
+            continue
+        made.add(key)
+        problem = Problem(
+            q_heads=request.heads,
+            kv=kv,
+            lengths=lengths,
+            mask=Mask(request.causal or window is not None, window),
+            dtype=dtype,
+            kv_dtype=stored,
+            page_size=request.page_size,
+            max_len=request.max_len,
+            shared_prefix=request.shared_prefix,
+            mla_projections=request.mla_projections,
+            layers=request.layers,
+        )
+        choices = Choices(request.tile, request.chunk, request.splits, request.naive_passes, entry.form, phase == "decode")
+        yield Configuration(_name(request, entry, kv, window), entry.variant, phase, problem, choices)
 
 
 def _phases(request: Request) -> tuple[Phase, ...]:
@@ -195,59 +216,39 @@ def _parse_variant(text: str) -> tuple[str, str | None]:
     return variant, form or None
 
 
-def _configuration(request: Request, phase: Phase, entry: Entry, lengths: tuple[Lengths, ...]) -> Configuration:
-    window = request.window
-    if entry.sharing == "swa" and window is None:
-        window = DEFAULT_WINDOW
-    if entry.sharing == "linear" and window is not None and request.variants is None:
-        window = None  # linear attention has no window: it stays in the default comparison without one
-    kv = _kv(request, entry)
-    dtype = compute_dtype(request.dtype)
-    problem = Problem(
-        q_heads=request.heads,
-        kv=kv,
-        lengths=lengths,
-        mask=Mask(request.causal or window is not None, window),
-        dtype=dtype,
-        kv_dtype=dtype if request.kv_dtype is None else kv_dtype(request.kv_dtype),
-        page_size=request.page_size,
-        max_len=request.max_len,
-        shared_prefix=request.shared_prefix,
-        mla_projections=request.mla_projections,
-        layers=request.layers,
-    )
-    choices = Choices(request.tile, request.chunk, request.splits, request.naive_passes, entry.form, decode=phase == "decode")
-    return Configuration(_name(request, entry, problem), entry.variant, phase, problem, choices)
+def _window(request: Request, entry: Entry) -> int | None:
+    if entry.sharing == "swa" and request.window is None:
+        return DEFAULT_WINDOW
+    if entry.sharing == "linear" and request.variants is None:
+        return None  # linear attention has no window: it stays in the default comparison without one
+    return request.window
 
 
-def _kv(request: Request, entry: Entry) -> GroupedKV | LatentKV:
+def _kv(request: Request, sharing: Sharing) -> GroupedKV | LatentKV:
     dv = request.d if request.dv is None else request.dv
-    if entry.sharing == "mla":
+    if sharing == "mla":
         return LatentKV(request.latent_dim, request.rope_dim, request.d, dv)
+    return GroupedKV(_kv_heads(request, sharing), request.d, dv)
+
+
+def _kv_heads(request: Request, sharing: Sharing) -> int:
     if request.kv_heads is not None:
-        heads = request.kv_heads
-    elif entry.sharing in ("mha", "linear"):
-        heads = request.heads
-    elif entry.sharing == "mqa":
-        heads = 1
-    else:  # 8 KV heads where they divide the query heads
-        heads = gcd(request.heads, DEFAULT_GQA_KV_HEADS) if request.heads > 0 else 1
-    return GroupedKV(heads, request.d, dv)
+        return request.kv_heads
+    if sharing in ("mha", "linear"):
+        return request.heads
+    if sharing == "mqa":
+        return 1
+    return gcd(request.heads, DEFAULT_GQA_KV_HEADS) if request.heads > 0 else 1  # 8 where they divide the query heads
 
 
-def _name(request: Request, entry: Entry, problem: Problem) -> str:
+def _name(request: Request, entry: Entry, kv: GroupedKV | LatentKV, window: int | None) -> str:
     """Sharing and variant; under a window the configuration with the KV heads of ``swa`` takes that name."""
-    if entry.sharing in ("mla", "linear"):
+    if isinstance(kv, LatentKV) or entry.sharing == "linear":
         return f"{entry.sharing}/{entry.form}" if entry.form else entry.sharing
-    windowed_heads = _kv(request, Entry("swa", entry.variant))
-    if problem.mask.window is not None and problem.kv == windowed_heads:
+    if window is not None and kv.heads == _kv_heads(request, "swa"):
         prefix = "swa"
-    elif problem.kv_heads == problem.q_heads:
+    elif kv.heads == request.heads:
         prefix = "mha"
     else:
-        prefix = "mqa" if problem.kv_heads == 1 else "gqa"
+        prefix = "mqa" if kv.heads == 1 else "gqa"
     return f"{prefix}/{entry.variant}"
-
-
-def _same(one: Configuration, other: Configuration) -> bool:
-    return (one.variant, one.phase, one.problem, one.choices) == (other.variant, other.phase, other.problem, other.choices)

@@ -3,7 +3,7 @@
 All counts are exact integers that depend on the problem and the plan alone; the device enters later (``cache``, ``model``).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Role = Literal["input", "output", "intermediate"]
@@ -61,57 +61,51 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The launches of one configuration in order, and the scratch memory they need at once."""
+    """The launches of one configuration in order, the scratch memory they need at once, and the sums over them.
+
+    ``hbm_bytes_min``: each input and output tensor once, as with an infinite cache; ``hbm_bytes_cold``: the distinct bytes of
+    each launch; ``sm_bytes``: what the SMs request and write, re-reads included.
+    """
 
     launches: tuple[Launch, ...]
     workspace_bytes: int = 0
+    flops: int = field(init=False)
+    flops_executed: int = field(init=False)
+    exp_ops: int = field(init=False)
+    vector_ops: int = field(init=False)
+    hbm_bytes_min: int = field(init=False)
+    hbm_bytes_cold: int = field(init=False)
+    sm_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Sum once: a sweep reads every sum of every cost."""
+        flops = executed = exp_ops = vector_ops = cold = sm_bytes = 0
+        distinct: dict[tuple[str, Role], int] = {}
+        for launch in self.launches:
+            flops += launch.flops
+            executed += launch.flops_executed
+            exp_ops += launch.exp_ops
+            vector_ops += launch.vector_ops
+            for traffic in launch.traffic:
+                moved = traffic.read_bytes_min + traffic.write_bytes_min
+                cold += moved
+                sm_bytes += traffic.sm_read_bytes + traffic.sm_write_bytes
+                if traffic.role != "intermediate":
+                    # A tensor that several launches read is counted once.
+                    key = (traffic.tensor, traffic.role)
+                    once = moved if traffic.tensor_bytes is None else traffic.tensor_bytes
+                    if once > distinct.get(key, -1):
+                        distinct[key] = once
+        sums = (flops, executed, exp_ops, vector_ops, sum(distinct.values()), cold, sm_bytes)
+        for name, value in zip(_SUMS, sums, strict=True):
+            object.__setattr__(self, name, value)
 
     def __add__(self, other: "Cost") -> "Cost":
         """One configuration after the other; scratch memory is reused, so the larger need counts."""
         return Cost(self.launches + other.launches, max(self.workspace_bytes, other.workspace_bytes))
 
-    @property
-    def flops(self) -> int:
-        """Useful matmul FLOPs."""
-        return sum(launch.flops for launch in self.launches)
 
-    @property
-    def flops_executed(self) -> int:
-        """Matmul FLOPs of the whole tiles run."""
-        return sum(launch.flops_executed for launch in self.launches)
-
-    @property
-    def exp_ops(self) -> int:
-        """Exponentials."""
-        return sum(launch.exp_ops for launch in self.launches)
-
-    @property
-    def vector_ops(self) -> int:
-        """Softmax work besides exponentials."""
-        return sum(launch.vector_ops for launch in self.launches)
-
-    @property
-    def hbm_bytes_min(self) -> int:
-        """Each input and output tensor once: an infinite cache."""
-        distinct: dict[tuple[str, Role], int] = {}
-        for launch in self.launches:
-            for traffic in launch.traffic:
-                if traffic.role != "intermediate":
-                    # A tensor that several launches read is counted once.
-                    key, once = (traffic.tensor, traffic.role), traffic.tensor_bytes
-                    size = traffic.read_bytes_min + traffic.write_bytes_min if once is None else once
-                    distinct[key] = max(distinct.get(key, 0), size)
-        return sum(distinct.values())
-
-    @property
-    def hbm_bytes_cold(self) -> int:
-        """The distinct bytes of each launch, summed: every launch starts from a cold cache."""
-        return sum(t.read_bytes_min + t.write_bytes_min for launch in self.launches for t in launch.traffic)
-
-    @property
-    def sm_bytes(self) -> int:
-        """What the SMs request and write, re-reads included."""
-        return sum(t.sm_read_bytes + t.sm_write_bytes for launch in self.launches for t in launch.traffic)
+_SUMS = ("flops", "flops_executed", "exp_ops", "vector_ops", "hbm_bytes_min", "hbm_bytes_cold", "sm_bytes")
 
 
 def sectors(num_bytes: int) -> int:

@@ -6,7 +6,8 @@ Source of the roofline: Williams, Waterman, Patterson, CACM 52(4), 2009.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, NamedTuple
 
 from roofline.cache import HbmTraffic, hbm_traffic
 from roofline.cost import Cost, Launch
@@ -47,10 +48,23 @@ class Prediction:
     unknown: tuple[str, ...]
 
 
-def peak_flop_per_s(profile: Profile, dtype: DType, roof: Roof) -> float | None:
-    """Matrix rate of ``dtype``: tensor cores, or the vector units for IEEE fp32."""
-    ceiling = profile.ceiling(f"{dtype.name}_flop_per_s", roof)
-    return ceiling.value if ceiling else None
+class Rates(NamedTuple):
+    """The ceilings that a prediction divides by, per second; ``None`` where unknown. ``matmul`` is that of the dtype."""
+
+    matmul: float | None
+    hbm: float | None
+    exp: float | None
+    vector: float | None
+    cta_read: float | None
+    launch_s: float | None
+
+
+@lru_cache(maxsize=64)
+def rates_of(profile: Profile, dtype: DType, roof: Roof) -> Rates:
+    """Look the ceilings of ``profile`` up once."""
+    keys = (f"{dtype.name}_flop_per_s", "hbm_bytes_per_s", "exp_per_s", "vector_op_per_s", "cta_read_bytes_per_s", "launch_s")
+    ceilings = [profile.ceiling(key, roof) for key in keys]
+    return Rates(*(None if ceiling is None else ceiling.value for ceiling in ceilings))
 
 
 def predict(cost: Cost, profile: Profile, dtype: DType, roof: Roof = "datasheet", flops: int | None = None) -> Prediction:
@@ -59,46 +73,40 @@ def predict(cost: Cost, profile: Profile, dtype: DType, roof: Roof = "datasheet"
     Raises ``RooflineError`` if the result were faster than the speed of light, which would be a fault of the model.
     """
     hbm = hbm_traffic(cost, profile)
-    peak = peak_flop_per_s(profile, dtype, roof)
-    rates = {
-        "hbm": _value(profile, "hbm_bytes_per_s", roof),
-        "tensor": peak if dtype.matmul_unit == "tensor" else None,
-        "exp": _value(profile, "exp_per_s", roof),
-        "vector": _value(profile, "vector_op_per_s", roof),
-        "cta": _value(profile, "cta_read_bytes_per_s", roof),
-    }
-    fp32 = peak if dtype.matmul_unit == "vector" else None
+    rates = rates_of(profile, dtype, roof)
+    peak, launch_s = rates.matmul, rates.launch_s
+    on_tensor_cores = dtype.matmul_unit == "tensor"
     times, bounds = [], []
     for launch, entries in zip(cost.launches, hbm.launches, strict=True):
-        hbm_bytes = sum(entry.read_bytes + entry.write_bytes for entry in entries)
-        time_s, bound = _launch_time(launch, hbm_bytes, rates, fp32, profile.sm_count)
+        hbm_bytes = 0
+        for read_bytes, write_bytes in entries:
+            hbm_bytes += read_bytes + write_bytes
+        time_s, bound = _launch_time(launch, hbm_bytes, rates, on_tensor_cores, profile.sm_count)
         times.append(time_s)
         bounds.append(bound)
     launches = sum(launch.count for launch in cost.launches)
-    launch_s = _value(profile, "launch_s", roof)
     overhead_s = launches * launch_s if launch_s is not None else 0.0
     useful = cost.flops if flops is None else flops
     floor_s = _speed_of_light(cost, profile, dtype)
     time_s = max(sum(times) + overhead_s, floor_s if roof == "measured" else 0.0)
     if time_s < floor_s * SPEED_OF_LIGHT_SLACK:
         raise RooflineError(f"the model predicts {time_s} s, faster than the speed of light ({floor_s} s): please report this")
-    hbm_rate = rates["hbm"]
     levels = {
-        "hbm": _memory(hbm.hbm_bytes, hbm_rate, useful, peak),
+        "hbm": _memory(hbm.hbm_bytes, rates.hbm, useful, peak),
         "l2": Level(None),  # requests merge before the L2, so its bytes are not the SM bytes; not modelled yet
         "sm": _memory(cost.sm_bytes, None, useful, peak),
     }
     units = {
-        "tensor": _unit(cost.flops_executed if dtype.matmul_unit == "tensor" else 0, rates["tensor"]),
-        "exp": _unit(cost.exp_ops, rates["exp"]),
-        "vector": _unit(cost.vector_ops, rates["vector"]),
+        "tensor": _unit(cost.flops_executed, peak) if on_tensor_cores else Level(0),
+        "exp": _unit(cost.exp_ops, rates.exp),
+        "vector": _unit(cost.vector_ops, rates.vector),
         "launch": Level(launches, 1 / launch_s if launch_s else None, overhead_s if launch_s is not None else None),
     }
-    if fp32 is not None:  # IEEE fp32 products and the softmax share the vector units
-        matmul_s = cost.flops_executed / fp32
-        units["vector"] = Level(cost.flops_executed, fp32, matmul_s + (units["vector"].time_s or 0.0))
+    if not on_tensor_cores:  # IEEE fp32 products and the softmax share the vector units
+        matmul_s = cost.flops_executed / peak + (units["vector"].time_s or 0.0) if peak else None
+        units["vector"] = Level(cost.flops_executed, peak, matmul_s)
     unknown = [name for name, level in units.items() if level.work and level.time_s is None]
-    if hbm_rate is None:
+    if rates.hbm is None:
         unknown.insert(0, "hbm")
     longest = max(times, default=0.0)
     return Prediction(
@@ -115,23 +123,28 @@ def predict(cost: Cost, profile: Profile, dtype: DType, roof: Roof = "datasheet"
 
 
 def _launch_time(
-    launch: Launch, hbm_bytes: int, rates: dict[str, float | None], fp32: float | None, sm_count: int | None
+    launch: Launch, hbm_bytes: int, rates: Rates, on_tensor_cores: bool, sm_count: int | None
 ) -> tuple[float, Bound]:
     share = 1.0 if sm_count is None else min(1.0, launch.ctas / (sm_count * launch.ctas_per_sm)) or 1.0
-    matmul, exp, vector, hbm, cta = launch.flops_executed, rates["exp"], rates["vector"], rates["hbm"], rates["cta"]
-    on_chip: dict[Bound, float] = {
-        "tensor": matmul / rates["tensor"] if rates["tensor"] else 0.0,
-        "exp": launch.exp_ops / exp if exp else 0.0,
-        "vector": (matmul / fp32 if fp32 else 0.0) + (launch.vector_ops / vector if vector else 0.0),
-    }
-    unit = max(on_chip, key=lambda name: on_chip[name])
-    chip_s, memory_s = on_chip[unit] / share, hbm_bytes / hbm if hbm else 0.0
-    limited_s = hbm_bytes / min(launch.ctas * cta, hbm) if hbm and cta and launch.ctas else memory_s
-    time_s = max(chip_s, limited_s)
-    if time_s == limited_s:
-        return time_s, "hbm" if limited_s == memory_s else "parallelism"
+    matmul_s = launch.flops_executed / rates.matmul if rates.matmul else 0.0
+    vector_s = launch.vector_ops / rates.vector if rates.vector else 0.0
+    exp_s = launch.exp_ops / rates.exp if rates.exp else 0.0
+    unit: Bound = "tensor"
+    busy_s = matmul_s
+    if not on_tensor_cores:
+        unit, busy_s = "vector", matmul_s + vector_s
+    elif vector_s > busy_s:
+        unit, busy_s = "vector", vector_s
+    if exp_s > busy_s:
+        unit, busy_s = "exp", exp_s
+    chip_s, memory_s = busy_s / share, hbm_bytes / rates.hbm if rates.hbm else 0.0
+    limited_s = memory_s
+    if rates.hbm and rates.cta_read and launch.ctas:
+        limited_s = hbm_bytes / min(launch.ctas * rates.cta_read, rates.hbm)
+    if limited_s >= chip_s:
+        return limited_s, "hbm" if limited_s == memory_s else "parallelism"
     # The SMs that are busy set the time; all SMs would have left another limit.
-    return time_s, unit if on_chip[unit] >= memory_s else "parallelism"
+    return chip_s, unit if busy_s >= memory_s else "parallelism"
 
 
 def _bound(times: list[float], bounds: list[Bound], overhead_s: float) -> Bound:
@@ -142,10 +155,10 @@ def _bound(times: list[float], bounds: list[Bound], overhead_s: float) -> Bound:
 
 
 def _speed_of_light(cost: Cost, profile: Profile, dtype: DType) -> float:
-    peak, hbm = peak_flop_per_s(profile, dtype, "datasheet"), _value(profile, "hbm_bytes_per_s", "datasheet")
+    rates = rates_of(profile, dtype, "datasheet")
     # Useful FLOPs of linear attention's quadratic form can exceed those it runs on short sequences: neither is a floor then.
     useful = min(cost.flops, cost.flops_executed)
-    return max(useful / peak if peak else 0.0, cost.hbm_bytes_min / hbm if hbm else 0.0)
+    return max(useful / rates.matmul if rates.matmul else 0.0, cost.hbm_bytes_min / rates.hbm if rates.hbm else 0.0)
 
 
 def _sms_used(launch: Launch, sm_count: int | None) -> int | None:
@@ -164,8 +177,3 @@ def _memory(num_bytes: int, rate: float | None, flops: int, peak: float | None) 
 
 def _unit(work: int, rate: float | None) -> Level:
     return Level(work, rate, work / rate if rate else None)
-
-
-def _value(profile: Profile, key: str, roof: Roof) -> float | None:
-    ceiling = profile.ceiling(key, roof)
-    return ceiling.value if ceiling else None

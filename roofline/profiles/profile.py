@@ -41,7 +41,7 @@ class Ceiling:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # compared and hashed by identity: its mappings have no hash
 class Profile:
     """A device. An unknown field is ``None`` and an unknown ceiling is absent, never zero.
 
