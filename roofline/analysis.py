@@ -1,8 +1,8 @@
 """From a configuration to its result on a device: plan, cost and prediction, and the figures that are reported of them."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import asdict, replace
+from typing import Any, Literal, NamedTuple
 
 from roofline.configurations import Configuration, Request, configurations
 from roofline.cost import Cost
@@ -20,16 +20,17 @@ FlopConvention = Literal["exact", "full", "half"]
 VALIDATED_DEVICES = ("h200-sxm-141gb",)  # whose counters the L2 model was read off
 
 
-@dataclass(frozen=True, slots=True)
-class Conventions:
+class Conventions(NamedTuple):
     """How figures are counted: which FLOPs are reported, and under which roof times are predicted."""
 
     flops: FlopConvention = "exact"
     roof: Roof = "datasheet"
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+DEFAULT_CONVENTIONS = Conventions()
+
+
+class Result(NamedTuple):
     """One configuration on one device. ``flops`` follow the FLOP convention; ``cost`` and ``prediction`` never do."""
 
     configuration: Configuration
@@ -49,7 +50,7 @@ class Result:
         return self.flops / self.prediction.time_s if self.prediction.time_s else 0.0
 
 
-def analyze(configuration: Configuration, profile: Profile, conventions: Conventions = Conventions()) -> Result:
+def analyze(configuration: Configuration, profile: Profile, conventions: Conventions = DEFAULT_CONVENTIONS) -> Result:
     """Predict one configuration on ``profile``. Raises ``InputError`` where variant and problem do not fit."""
     problem, variant = configuration.problem, configuration.variant
     plan = choose(variant, f"roofline/{variant}", problem, profile, configuration.choices)
@@ -59,7 +60,7 @@ def analyze(configuration: Configuration, profile: Profile, conventions: Convent
     return Result(configuration, plan, cost, prediction, flops)
 
 
-def analyze_all(request: Request, profile: Profile, conventions: Conventions = Conventions()) -> list[Result]:
+def analyze_all(request: Request, profile: Profile, conventions: Conventions = DEFAULT_CONVENTIONS) -> list[Result]:
     """Predict every configuration of ``request``."""
     return [analyze(configuration, profile, conventions) for configuration in configurations(request)]
 
@@ -240,8 +241,8 @@ def device_dict(profile: Profile) -> dict[str, Any]:
         "sm_count": profile.sm_count,
         "l2_bytes": profile.l2_bytes,
         "memory_bytes": profile.memory_bytes,
-        "datasheet": {key: asdict(ceiling) for key, ceiling in profile.datasheet.items()},
-        "measured": {key: asdict(ceiling) for key, ceiling in profile.measured.items()},
+        "datasheet": {key: ceiling._asdict() for key, ceiling in profile.datasheet.items()},
+        "measured": {key: ceiling._asdict() for key, ceiling in profile.measured.items()},
     }
 
 

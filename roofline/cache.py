@@ -12,7 +12,6 @@ capacity as a share of the L2, read off an H200 (60 MiB) by passes over buffers 
 A miss share grows linearly between the two sizes of a ``Ramp``. This is a first model: its shares are from one device.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from roofline.cost import Cost, Launch, Traffic, ceil_div
@@ -60,8 +59,7 @@ DIRTY_READ = Ramp(0.63, 1.02)  # written, then read: 2 % at 40 MB, 46 % at 48, 9
 DIRTY_WRITE = Ramp(0.43, 0.66)  # written over and over: 6 % at 28 MB, 61 % at 36, all at 48
 
 
-@dataclass(frozen=True, slots=True)
-class HbmTraffic:
+class HbmTraffic(NamedTuple):
     """HBM bytes of every traffic entry, as ``cost.launches[i].traffic[j]`` orders them, and why they are not the minimum."""
 
     launches: tuple[tuple[HbmBytes, ...], ...]

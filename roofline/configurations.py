@@ -61,8 +61,7 @@ DEFAULT_COMPARISON: dict[Phase, tuple[Entry, ...]] = {
 FORMS = {"mla": ("expanded", "absorbed"), "linear": ("parallel", "chunked", "recurrent")}
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(NamedTuple):
     """A named problem and variant, with what is fixed of its plan."""
 
     name: str

@@ -4,14 +4,13 @@ All counts are exact integers that depend on the problem and the plan alone; the
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Role = Literal["input", "output", "intermediate"]
 SECTOR_BYTES = 32  # the unit in which SMs request memory
 
 
-@dataclass(frozen=True, slots=True)
-class Sharing:
+class Sharing(NamedTuple):
     """How the CTAs of a launch share a tensor that they read: ``streams`` disjoint pieces, each read by a run of CTAs.
 
     ``ctas_per_stream`` consecutive CTAs of the grid read the same piece (for flash: the q tiles of one head read its K and V).
@@ -21,8 +20,7 @@ class Sharing:
     ctas_per_stream: int
 
 
-@dataclass(frozen=True, slots=True)
-class Traffic:
+class Traffic(NamedTuple):
     """Bytes that one launch moves for one tensor.
 
     ``*_min``: distinct bytes, each once, summed over the ``count`` launches; ``sm_*``: what SMs request, re-reads included, in

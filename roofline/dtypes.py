@@ -1,13 +1,11 @@
 """The element types attention runs in, with their storage bits and the unit that multiplies them."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from roofline.errors import InputError
 
 
-@dataclass(frozen=True, slots=True)
-class DType:
+class DType(NamedTuple):
     """An element type: ``bits`` stored per element, and the unit that runs its matrix products."""
 
     name: str

@@ -5,7 +5,6 @@ executed FLOPs, rates and intensities useful ones. A ceiling that the profile la
 Source of the roofline: Williams, Waterman, Patterson, CACM 52(4), 2009.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -19,8 +18,7 @@ Bound = Literal["hbm", "l2", "tensor", "exp", "vector", "parallelism", "launch"]
 SPEED_OF_LIGHT_SLACK = 1 - 1e-9  # rounding of the float divisions
 
 
-@dataclass(frozen=True, slots=True)
-class Level:
+class Level(NamedTuple):
     """A memory level or unit: what is asked of it, its ceiling (per second) and the time that takes; ``None`` where unknown.
 
     ``intensity``: useful FLOPs per byte of a memory level; ``ridge``: the intensity at which it stops being the limit.
@@ -33,8 +31,7 @@ class Level:
     ridge: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Prediction:
+class Prediction(NamedTuple):
     """What the model says of a configuration: FLOPs as counted, bytes by level, time at the roof, and what binds it."""
 
     hbm: HbmTraffic

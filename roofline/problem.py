@@ -23,8 +23,7 @@ class Lengths(NamedTuple):
     count: int  # type: ignore[assignment]  # shadows tuple.count, which nobody needs here
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedKV:
+class GroupedKV(NamedTuple):
     """Keys and values of ``heads`` KV heads (MHA: as many as query heads, MQA: one), ``head_dim`` and ``v_head_dim`` wide."""
 
     heads: int
@@ -32,8 +31,7 @@ class GroupedKV:
     v_head_dim: int
 
 
-@dataclass(frozen=True, slots=True)
-class LatentKV:
+class LatentKV(NamedTuple):
     """The latent cache of MLA (DeepSeek-V2, arXiv:2405.04434, section 2.1): one latent and one RoPE key a token.
 
     ``head_dim`` is the key size of a head without RoPE and ``v_head_dim`` the value size: what W_UK and W_UV project to.

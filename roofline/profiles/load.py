@@ -1,12 +1,11 @@
 """Find and load device profiles, shipped ones by name and others by path. Only the files that are asked for are parsed."""
 
-import difflib
 import os
 import re
 import tomllib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from roofline.errors import InputError
 from roofline.profiles.document import MAX_FILE_BYTES, decode, parse
@@ -15,8 +14,7 @@ from roofline.profiles.profile import Profile
 DATA = Path(__file__).parent / "data"
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """The top of a shipped profile: what it can be called."""
 
     id: str
@@ -81,6 +79,8 @@ def near(name: str) -> str:
     hits = [stem for stem, texts in called.items() if words and any(all(word in text for word in words) for text in texts)]
     if not hits:
         spellings = {text: stem for stem, texts in called.items() for text in texts}
+        import difflib
+
         close = difflib.get_close_matches(_folded(name), spellings, n=5, cutoff=0.5)
         hits = list(dict.fromkeys(spellings[text] for text in close))
     if not hits:

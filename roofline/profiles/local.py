@@ -1,12 +1,15 @@
 """Which NVIDIA GPUs this process may use, asked of NVML: no CUDA context is created, and without a driver there are none."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from roofline.errors import InputError, MissingError
 from roofline.units import format_iec
+
+DRIVER_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/nvhost-gpu")  # Linux, WSL, Jetson
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,9 @@ def describe(gpu: Gpu) -> str:
 
 
 def _nvml() -> Any:
-    import pynvml  # slow to load, and only needed where the GPU of this machine is asked for
+    if sys.platform == "linux" and not any(os.path.exists(node) for node in DRIVER_NODES):
+        raise MissingError("no NVIDIA driver")
+    import pynvml  # slow to load, and only needed where there is a driver to ask
 
     return pynvml
 

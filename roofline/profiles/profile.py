@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 CeilingKind = Literal["datasheet", "derived", "measured"]
 Roof = Literal["datasheet", "measured"]
@@ -32,8 +32,7 @@ CEILING_UNITS: Mapping[str, str] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ceiling:
+class Ceiling(NamedTuple):
     """A rate the device cannot exceed: value in the SI base unit of its key, its kind, and where it is from."""
 
     value: float
@@ -41,7 +40,7 @@ class Ceiling:
     source: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # compared and hashed by identity: its mappings have no hash
+@dataclass(frozen=True, slots=True)
 class Profile:
     """A device. An unknown field is ``None`` and an unknown ceiling is absent, never zero.
 
@@ -66,6 +65,10 @@ class Profile:
     measured: Mapping[str, Ceiling] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)  # field name -> where its value is from; ceilings carry their own
+
+    def __hash__(self) -> int:
+        """Hash of the id: the mappings have none."""
+        return hash(self.id)
 
     def ceiling(self, key: str, roof: Roof = "datasheet") -> Ceiling | None:
         """Return the ceiling ``key`` of ``roof``; the measured roof falls back to the data sheet where nothing was measured."""

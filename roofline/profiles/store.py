@@ -5,7 +5,6 @@ One TOML file a GPU, named by its UUID. Shipped profiles are never written, and 
 
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -85,7 +84,9 @@ def save(profile: Profile, uuid: str, measured: Mapping[str, Ceiling]) -> Path:
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    import tomli_w  # only when something is written
+    import tempfile  # only when something is written
+
+    import tomli_w
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

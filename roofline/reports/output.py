@@ -1,14 +1,11 @@
 """Where a document goes and in which form: stdout or a file, table, JSON or CSV."""
 
 import contextlib
-import csv
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, NamedTuple, TextIO
 
 from rich.console import Console
 
@@ -19,8 +16,7 @@ SUFFIXES: dict[str, Format] = {".json": "json", ".csv": "csv", ".txt": "table"}
 PIPE_WIDTH = 80  # columns of a table that goes to no terminal; nothing is cut there, long lines stay whole
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A form and a place: ``path`` or, where it is ``None``, stdout."""
 
     format: Format
@@ -69,6 +65,8 @@ def write(
     """Write ``document`` as a table by ``render``, as JSON, or as the CSV of its ``rows``."""
     with to.open() as stream:
         if to.format == "json":
+            import json
+
             json.dump(document, stream, indent=2)
             stream.write("\n")
         elif to.format == "csv":
@@ -82,6 +80,8 @@ def write(
 
 def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], stream: TextIO) -> None:
     """Write rows as they come; an unknown value is an empty cell."""
+    import csv
+
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)

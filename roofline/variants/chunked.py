@@ -6,7 +6,6 @@ fp32 output, maximum and sum carried from the key blocks before). Fully masked b
 one block of S and P instead of the whole matrices.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from roofline.cost import Cost, Launch, Traffic, ceil_div, sectors
@@ -69,7 +68,7 @@ def cost(problem: Problem, plan: Plan) -> Cost:
         once = visible * problem.kv_row_bytes(width)
         rows, *scales = cached_tensor(problem, tensor, width, distinct, max(kv_reads * heads, distinct), ctas, None)
         once_scales = visible * problem.scale_row_bytes(width) + problem.scale_tensor_bytes
-        return replace(rows, tensor_bytes=once), *(replace(scale, tensor_bytes=once_scales) for scale in scales)
+        return rows._replace(tensor_bytes=once), *(scale._replace(tensor_bytes=once_scales) for scale in scales)
 
     q_read = Traffic(
         "Q",

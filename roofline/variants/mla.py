@@ -71,7 +71,7 @@ def _expanded(problem: Problem, plan: Plan, kv: LatentKV) -> Cost:
     if not problem.mla_projections:
         return Cost((launch,))
     projected = projections(problem, plan)
-    traffic = tuple(replace(t, role="intermediate") if t.tensor in ("K", "V") else t for t in launch.traffic)
+    traffic = tuple(t._replace(role="intermediate") if t.tensor in ("K", "V") else t for t in launch.traffic)
     return Cost((*projected.launches, replace(launch, traffic=traffic)), projected.workspace_bytes)
 
 
@@ -95,7 +95,7 @@ def _absorbed(problem: Problem, plan: Plan, kv: LatentKV) -> Cost:
                 Traffic("Q_rope", "input", rows * rope, 0, split_rows * sectors(rope)),
             )
         if traffic.tensor == "O":
-            return (replace(traffic, tensor="O_latent", role="intermediate"),)
+            return (traffic._replace(tensor="O_latent", role="intermediate"),)
         return (traffic,)
 
     middle = tuple(replace(launch, traffic=tuple(r for t in launch.traffic for r in rename(t))) for launch in attended.launches)
