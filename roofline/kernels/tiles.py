@@ -1,0 +1,159 @@
+"""Moving tiles between global memory and a CTA, for kernels over packed [tokens, heads, width] tensors.
+
+A tile is ``ROWS`` tokens of one head. Where the batch is uniform and the tensor is aligned it moves by TMA, through a 4-d
+descriptor [batch, heads, tokens, width], so that rows beyond the sequence are neither fetched nor written. Elsewhere it moves
+through pointers with ``.cg``, which bypasses L1: either way a byte is counted as often as it is asked for.
+"""
+
+from functools import lru_cache
+
+import torch
+import triton
+import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from roofline.cost import ceil_div
+from roofline.masks import Mask
+from roofline.problem import Lengths
+
+DESCRIPTOR_ALIGNMENT = 16  # bytes, of the base and of every stride
+WORK_FIELDS = 6  # q_start, q_len, kv_start, kv_len, tile, pair_start
+
+
+@triton.jit
+def load_tile(
+    source, batch, head, start, row, length, heads,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, WIDTH_TILE: tl.constexpr, HEAD_STRIDE: tl.constexpr,
+    CHECK_ROWS: tl.constexpr, TMA: tl.constexpr,
+):  # fmt: skip
+    """Return rows ``row`` .. of a sequence as [ROWS, WIDTH_TILE], 0 beyond ``length`` and ``WIDTH``.
+
+    ``start``: the sequence's first token (int64). Without ``CHECK_ROWS`` the caller knows that all rows exist.
+    """
+    if TMA:
+        return source.load([batch, head, row, 0]).reshape([ROWS, WIDTH_TILE])
+    rows, columns = tl.arange(0, ROWS), tl.arange(0, WIDTH_TILE)
+    stride = heads * HEAD_STRIDE
+    pointers = source + (start + row) * stride + head * HEAD_STRIDE + rows[:, None] * stride + columns[None, :]
+    if CHECK_ROWS and WIDTH < WIDTH_TILE:
+        inside = (row + rows < length)[:, None] & (columns < WIDTH)[None, :]
+        return tl.load(pointers, inside, 0.0, cache_modifier=".cg")
+    if CHECK_ROWS:
+        return tl.load(pointers, (row + rows < length)[:, None], 0.0, cache_modifier=".cg")
+    if WIDTH < WIDTH_TILE:
+        return tl.load(pointers, (columns < WIDTH)[None, :], 0.0, cache_modifier=".cg")
+    return tl.load(pointers, cache_modifier=".cg")
+
+
+@triton.jit
+def store_tile(
+    target, value, batch, head, start, row, length, heads,
+    ROWS: tl.constexpr, WIDTH: tl.constexpr, WIDTH_TILE: tl.constexpr, HEAD_STRIDE: tl.constexpr, TMA: tl.constexpr,
+):  # fmt: skip
+    """Write [ROWS, WIDTH_TILE] to rows ``row`` .. of a sequence; what lies beyond ``length`` and ``WIDTH`` is left out."""
+    if TMA:
+        target.store([batch, head, row, 0], value.reshape([1, 1, ROWS, WIDTH_TILE]))
+    else:
+        rows, columns = tl.arange(0, ROWS), tl.arange(0, WIDTH_TILE)
+        stride = heads * HEAD_STRIDE
+        pointers = target + (start + row) * stride + head * HEAD_STRIDE + rows[:, None] * stride + columns[None, :]
+        tl.store(pointers, value, (row + rows < length)[:, None] & (columns < WIDTH)[None, :])
+
+
+@triton.jit
+def locate(work, index, batch, tile, q_len, kv_len, pairs, RAGGED: tl.constexpr):
+    """Return q_start, q_len, kv_start, kv_len, tile and pair_start of a piece of work.
+
+    Uniform: from its sequence ``batch`` and ``tile``, without a memory access. Ragged: row ``index`` of ``work`` (int64, see
+    ``work_items``). The starts are int64: they are multiplied by strides.
+    """
+    if RAGGED:
+        fields = work + index.to(tl.int64) * 6
+        return (
+            tl.load(fields), tl.load(fields + 1).to(tl.int32), tl.load(fields + 2), tl.load(fields + 3).to(tl.int32),
+            tl.load(fields + 4).to(tl.int32), tl.load(fields + 5),
+        )  # fmt: skip
+    sequence = batch.to(tl.int64)
+    return sequence * q_len, q_len, sequence * kv_len, kv_len, tile, sequence * pairs
+
+
+@triton.jit
+def kv_span(
+    first_query, last_query, q_len, kv_len, window,
+    KV_TILE: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+):  # fmt: skip
+    """Return ``first, whole_first, whole_last, last``: the kv tiles that queries ``first_query`` .. ``last_query`` run.
+
+    ``first`` to ``last`` is ``masks.Mask.span``; in ``whole_first`` to ``whole_last`` no pair is masked and no key is missing.
+    """
+    if not CAUSAL:
+        return 0, 0, kv_len // KV_TILE, tl.cdiv(kv_len, KV_TILE)
+    offset = kv_len - q_len
+    last = tl.cdiv(tl.maximum(offset + last_query + 1, 0), KV_TILE)
+    whole_last = tl.maximum(offset + first_query + 1, 0) // KV_TILE
+    if not WINDOW:
+        return 0, 0, whole_last, last
+    first = tl.maximum(offset + first_query + 1 - window, 0) // KV_TILE
+    whole_first = tl.minimum(tl.cdiv(tl.maximum(offset + last_query + 1 - window, 0), KV_TILE), last)
+    return first, whole_first, tl.maximum(whole_first, whole_last), last
+
+
+@triton.jit
+def visible(queries, keys, q_len, kv_len, window, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
+    """Return which pairs of ``queries`` [M] and ``keys`` [N] the mask leaves, as a boolean [M, N] (or [1, N])."""
+    if not CAUSAL:
+        return (keys < kv_len)[None, :]
+    last_key = (queries + (kv_len - q_len))[:, None]
+    seen = keys[None, :] <= last_key
+    if WINDOW:
+        seen = seen & (keys[None, :] > last_key - window)
+    return seen
+
+
+@lru_cache(maxsize=64)
+def work_items(lengths: tuple[Lengths, ...], q_tile: int, heavy_first: bool, device: torch.device) -> torch.Tensor:
+    """Return the q tiles of a ragged batch, int64 [q tiles, WORK_FIELDS], in the order of the sequences.
+
+    A row: first query token, q_len, first key token, kv_len, q tile within the sequence, (query, key) pairs of one head before
+    the sequence. ``heavy_first`` puts the last q tile of a sequence, which sees most keys under a causal mask, first.
+    """
+    rows, q_start, kv_start, pairs = [], 0, 0, 0
+    for q_len, kv_len, count in lengths:
+        tiles = ceil_div(q_len, q_tile)
+        for _ in range(count):
+            order = range(tiles - 1, -1, -1) if heavy_first else range(tiles)
+            rows += [(q_start, q_len, kv_start, kv_len, tile, pairs) for tile in order]
+            q_start, kv_start, pairs = q_start + q_len, kv_start + kv_len, pairs + q_len * kv_len
+    return torch.tensor(rows, dtype=torch.int64).to(device)
+
+
+def descriptor(tensor: torch.Tensor, batch: int, rows: int, width_tile: int) -> TensorDescriptor:
+    """Return a descriptor of [tokens, heads, width] (the last may be a slice) as [batch, heads, tokens, width].
+
+    One load moves ``rows`` tokens of one head.
+    """
+    tokens, heads, width = tensor.shape
+    token_stride, head_stride, _ = tensor.stride()
+    length = tokens // batch
+    return TensorDescriptor(
+        tensor, [batch, heads, length, width], [length * token_stride, head_stride, token_stride, 1], [1, 1, rows, width_tile]
+    )
+
+
+def can_describe(*tensors: torch.Tensor) -> bool:
+    """Whether TMA can move tiles of these [tokens, heads, width] tensors: Hopper or later, every stride and base aligned."""
+    device = tensors[0].device
+    if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 9:
+        return False
+    return all(
+        tensor.numel() > 0
+        and tensor.data_ptr() % DESCRIPTOR_ALIGNMENT == 0
+        and tensor.stride(-1) == 1
+        and all(stride * tensor.element_size() % DESCRIPTOR_ALIGNMENT == 0 for stride in tensor.stride()[:-1])
+        for tensor in tensors
+    )
+
+
+def window_of(mask: Mask, longest: int) -> int:
+    """Return the window as a kernel takes it: no longer than the longest sequence, and 0 where there is none."""
+    return 0 if mask.window is None else min(mask.window, longest)
