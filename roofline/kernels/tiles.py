@@ -31,18 +31,21 @@ def load_tile(
     ``start``: the sequence's first token (int64). Without ``CHECK_ROWS`` the caller knows that all rows exist.
     """
     if TMA:
-        return source.load([batch, head, row, 0]).reshape([ROWS, WIDTH_TILE])
-    rows, columns = tl.arange(0, ROWS), tl.arange(0, WIDTH_TILE)
-    stride = heads * HEAD_STRIDE
-    pointers = source + (start + row) * stride + head * HEAD_STRIDE + rows[:, None] * stride + columns[None, :]
-    if CHECK_ROWS and WIDTH < WIDTH_TILE:
-        inside = (row + rows < length)[:, None] & (columns < WIDTH)[None, :]
-        return tl.load(pointers, inside, 0.0, cache_modifier=".cg")
-    if CHECK_ROWS:
-        return tl.load(pointers, (row + rows < length)[:, None], 0.0, cache_modifier=".cg")
-    if WIDTH < WIDTH_TILE:
-        return tl.load(pointers, (columns < WIDTH)[None, :], 0.0, cache_modifier=".cg")
-    return tl.load(pointers, cache_modifier=".cg")
+        value = source.load([batch, head, row, 0]).reshape([ROWS, WIDTH_TILE])
+    else:
+        rows, columns = tl.arange(0, ROWS), tl.arange(0, WIDTH_TILE)
+        stride = heads * HEAD_STRIDE
+        pointers = source + (start + row) * stride + head * HEAD_STRIDE + rows[:, None] * stride + columns[None, :]
+        if CHECK_ROWS and WIDTH < WIDTH_TILE:
+            inside = (row + rows < length)[:, None] & (columns < WIDTH)[None, :]
+            value = tl.load(pointers, inside, 0.0, cache_modifier=".cg")
+        elif CHECK_ROWS:
+            value = tl.load(pointers, (row + rows < length)[:, None], 0.0, cache_modifier=".cg")
+        elif WIDTH < WIDTH_TILE:
+            value = tl.load(pointers, (columns < WIDTH)[None, :], 0.0, cache_modifier=".cg")
+        else:
+            value = tl.load(pointers, cache_modifier=".cg")
+    return value
 
 
 @triton.jit
@@ -69,12 +72,13 @@ def locate(work, index, batch, tile, q_len, kv_len, pairs, RAGGED: tl.constexpr)
     """
     if RAGGED:
         fields = work + index.to(tl.int64) * 6
-        return (
-            tl.load(fields), tl.load(fields + 1).to(tl.int32), tl.load(fields + 2), tl.load(fields + 3).to(tl.int32),
-            tl.load(fields + 4).to(tl.int32), tl.load(fields + 5),
-        )  # fmt: skip
-    sequence = batch.to(tl.int64)
-    return sequence * q_len, q_len, sequence * kv_len, kv_len, tile, sequence * pairs
+        q_start, kv_start, pair_start = tl.load(fields), tl.load(fields + 2), tl.load(fields + 5)
+        q_len, kv_len = tl.load(fields + 1).to(tl.int32), tl.load(fields + 3).to(tl.int32)
+        tile = tl.load(fields + 4).to(tl.int32)
+    else:
+        sequence = batch.to(tl.int64)
+        q_start, kv_start, pair_start = sequence * q_len, sequence * kv_len, sequence * pairs
+    return q_start, q_len, kv_start, kv_len, tile, pair_start
 
 
 @triton.jit
@@ -86,27 +90,30 @@ def kv_span(
 
     ``first`` to ``last`` is ``masks.Mask.span``; in ``whole_first`` to ``whole_last`` no pair is masked and no key is missing.
     """
-    if not CAUSAL:
-        return 0, 0, kv_len // KV_TILE, tl.cdiv(kv_len, KV_TILE)
-    offset = kv_len - q_len
-    last = tl.cdiv(tl.maximum(offset + last_query + 1, 0), KV_TILE)
-    whole_last = tl.maximum(offset + first_query + 1, 0) // KV_TILE
-    if not WINDOW:
-        return 0, 0, whole_last, last
-    first = tl.maximum(offset + first_query + 1 - window, 0) // KV_TILE
-    whole_first = tl.minimum(tl.cdiv(tl.maximum(offset + last_query + 1 - window, 0), KV_TILE), last)
-    return first, whole_first, tl.maximum(whole_first, whole_last), last
+    first, whole_first = 0, 0
+    if CAUSAL:
+        offset = kv_len - q_len
+        last = tl.cdiv(tl.maximum(offset + last_query + 1, 0), KV_TILE)
+        whole_last = tl.maximum(offset + first_query + 1, 0) // KV_TILE
+        if WINDOW:
+            first = tl.maximum(offset + first_query + 1 - window, 0) // KV_TILE
+            whole_first = tl.minimum(tl.cdiv(tl.maximum(offset + last_query + 1 - window, 0), KV_TILE), last)
+            whole_last = tl.maximum(whole_first, whole_last)
+    else:
+        whole_last, last = kv_len // KV_TILE, tl.cdiv(kv_len, KV_TILE)
+    return first, whole_first, whole_last, last
 
 
 @triton.jit
 def visible(queries, keys, q_len, kv_len, window, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
     """Return which pairs of ``queries`` [M] and ``keys`` [N] the mask leaves, as a boolean [M, N] (or [1, N])."""
-    if not CAUSAL:
-        return (keys < kv_len)[None, :]
-    last_key = (queries + (kv_len - q_len))[:, None]
-    seen = keys[None, :] <= last_key
-    if WINDOW:
-        seen = seen & (keys[None, :] > last_key - window)
+    if CAUSAL:
+        last_key = (queries + (kv_len - q_len))[:, None]
+        seen = keys[None, :] <= last_key
+        if WINDOW:
+            seen = seen & (keys[None, :] > last_key - window)
+    else:
+        seen = (keys < kv_len)[None, :]
     return seen
 
 
@@ -142,16 +149,20 @@ def descriptor(tensor: torch.Tensor, batch: int, rows: int, width_tile: int) -> 
 
 def can_describe(*tensors: torch.Tensor) -> bool:
     """Whether TMA can move tiles of these [tokens, heads, width] tensors: Hopper or later, every stride and base aligned."""
-    device = tensors[0].device
-    if device.type == "cuda" and torch.cuda.get_device_capability(device)[0] < 9:
-        return False
-    return all(
+    return _has_tma() and all(
         tensor.numel() > 0
         and tensor.data_ptr() % DESCRIPTOR_ALIGNMENT == 0
         and tensor.stride(-1) == 1
         and all(stride * tensor.element_size() % DESCRIPTOR_ALIGNMENT == 0 for stride in tensor.stride()[:-1])
         for tensor in tensors
     )
+
+
+def _has_tma() -> bool:
+    """Whether the kernels that are launched now run, or are compiled, for a device with TMA; the interpreter imitates it."""
+    if triton.knobs.runtime.interpret:
+        return True
+    return bool(triton.runtime.driver.active.get_current_target().arch >= 90)
 
 
 def window_of(mask: Mask, longest: int) -> int:

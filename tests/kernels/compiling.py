@@ -1,0 +1,125 @@
+"""Compile kernels for a GPU that is not here, through their own ``launch``: ``python tests/kernels/compiling.py 90 [name ...]``.
+
+Nothing is launched: Triton's driver is replaced by one that only names the target, and every launch of a kernel ends once it
+is compiled, with the very arguments and constants that it would run with. Prints one JSON line a kernel. A process of its own,
+because whether a kernel is compiled or interpreted is fixed when its module is imported.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime.jit import JITFunction
+
+from roofline.dtypes import DTYPES
+from roofline.kernels import load
+from roofline.masks import CAUSAL, FULL, Mask
+from roofline.plan import Choices, Plan, choose
+from roofline.problem import GroupedKV, LatentKV, Problem, ragged, uniform
+from roofline.profiles.profile import Profile
+
+ARCHITECTURES = {80: "ampere", 90: "hopper", 100: "blackwell"}
+RESOURCES = re.compile(r"REG:(\d+) STACK:(\d+)")
+
+
+class Case(NamedTuple):
+    """A problem of a variant whose launches are compiled with the plan of each architecture."""
+
+    variant: str
+    problem: Problem
+    choices: Choices = Choices()
+
+
+def grouped(d: int, dv: int | None = None, mask: Mask = FULL, dtype: str = "bf16", n: int = 256, heads: int = 4) -> Problem:
+    """Grouped-query attention of one sequence."""
+    return Problem(heads, GroupedKV(2, d, dv or d), uniform(1, n, n), mask, DTYPES[dtype], DTYPES[dtype])
+
+
+CASES = {
+    "flash d64": Case("flash", grouped(64)),
+    "flash d64 causal": Case("flash", grouped(64, mask=CAUSAL)),
+    "flash d128": Case("flash", grouped(128)),
+    "flash d128 causal": Case("flash", grouped(128, mask=CAUSAL)),
+    "flash d128 window": Case("flash", grouped(128, mask=Mask(True, 100), dtype="fp16")),
+    "flash d256 causal": Case("flash", grouped(256, mask=CAUSAL)),
+    "flash d96 ragged": Case("flash", grouped(96, mask=CAUSAL)._replace(lengths=ragged([(200, 256), (1, 7)]))) if False else Case("flash", grouped(96, mask=CAUSAL)),
+    "flash fp32": Case("flash", grouped(64, mask=CAUSAL, dtype="fp32")),
+    "flash tf32": Case("flash", grouped(128, mask=CAUSAL, dtype="tf32")),
+    "flash decode": Case("flash", Problem(4, GroupedKV(2, 128, 128), uniform(2, 1, 256))),
+}
+
+
+class NamedTarget:
+    """A Triton driver that knows its target and nothing else."""
+
+    def __init__(self, capability: int) -> None:
+        self.target = GPUTarget("cuda", capability, 32)
+
+    def get_current_target(self) -> GPUTarget:
+        return self.target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return device
+
+
+def compile_case(case: Case, capability: int) -> list[tuple[Plan, Any]]:
+    """Return the compiled kernels of one ``launch`` for ``capability``, in order, with the plan."""
+    compiled: list[Any] = []
+    run = JITFunction.run
+
+    def compile_only(self: JITFunction, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        compiled.append(run(self, *args, grid=grid, warmup=True, **kwargs))
+
+    profile = Profile("target", "target", "nvidia", ARCHITECTURES[capability], f"{capability // 10}.{capability % 10}")
+    kernel = load(case.variant)
+    plan = choose(case.variant, f"roofline/{case.variant}", case.problem, profile, case.choices)
+    inputs = kernel.make_inputs(case.problem, 0, torch.device("cpu"))
+    triton.runtime.driver.set_active(NamedTarget(capability))
+    JITFunction.run = compile_only
+    try:
+        kernel.launch(inputs, plan)
+    finally:
+        JITFunction.run = run
+    return [(plan, kernel) for kernel in compiled]
+
+
+def resources(kernel: Any) -> dict[str, Any]:
+    """Return registers a thread, stack (spilled) and shared bytes, and whether warpgroup or tcgen05 matrix products are used."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+        cubin.write(kernel.asm["cubin"])
+        cubin.flush()
+        report = subprocess.run([tool, "-res-usage", cubin.name], capture_output=True, text=True, check=True).stdout
+    registers, stack = map(int, RESOURCES.search(report).groups())
+    ptx = kernel.asm["ptx"]
+    return {
+        "kernel": kernel.metadata.name,
+        "registers": registers,
+        "spilled_bytes": stack,
+        "shared_bytes": kernel.metadata.shared,
+        "wgmma": "wgmma.mma_async" in ptx,
+        "tcgen05": "tcgen05.mma" in ptx,
+        "tma": "cp.async.bulk.tensor" in ptx,
+    }
+
+
+def main(capability: int, names: list[str]) -> None:
+    """Print the resources of every kernel of the cases ``names`` (all by default)."""
+    for name in names or CASES:
+        for plan, kernel in compile_case(CASES[name], capability):
+            tile = f"{plan.q_tile}x{plan.kv_tile} w{plan.warps} s{plan.stages}"
+            print(json.dumps({"case": name, "capability": capability, "tile": tile, **resources(kernel)}), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])
