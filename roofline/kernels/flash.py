@@ -15,10 +15,20 @@ import triton.language as tl
 
 from roofline.cost import ceil_div
 from roofline.kernels import reference as references
-from roofline.kernels.inputs import dense_inputs, materialised
+from roofline.kernels.inputs import dense_inputs
 from roofline.kernels.protocol import Inputs
 from roofline.kernels.support import MIN_DOT_TILE, PRECISION, prefill_support
-from roofline.kernels.tiles import can_describe, descriptor, kv_span, load_tile, locate, store_tile, visible, window_of, work_items
+from roofline.kernels.tiles import (
+    can_describe,
+    descriptor,
+    kv_span,
+    load_tile,
+    locate,
+    store_tile,
+    visible,
+    window_of,
+    work_items,
+)
 from roofline.plan import Plan, padded_width
 from roofline.problem import LatentKV, Problem
 
@@ -186,7 +196,7 @@ def _head_span(problem: Problem, k: torch.Tensor, v: torch.Tensor) -> int:
     """Query heads whose q tiles are ordered together, heavy first: as many as have K and V in L2 at once."""
     if problem.mask.is_full or problem.mask.window is not None:
         return 1  # all tiles weigh the same
-    q_len, kv_len, sequences = problem.lengths[0]
+    _, kv_len, sequences = problem.lengths[0]
     l2_bytes = torch.cuda.get_device_properties(k.device).L2_cache_size if k.is_cuda else L2_BYTES
     kv_bytes = kv_len * (k.shape[-1] + v.shape[-1]) * k.element_size()
     fitting = int(l2_bytes * SHARED_L2_PART / max(kv_bytes, 1)) * (problem.q_heads // k.shape[1])

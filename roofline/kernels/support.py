@@ -28,11 +28,11 @@ def device_support(problem: Problem, device: torch.device) -> str | None:
 
 
 def prefill_support(problem: Problem, device: torch.device, plan: Plan | None) -> str | None:
-    """Return why attention over materialised K and V cannot run, or ``None``."""
+    """Return why attention over K and V in the compute dtype cannot run, or ``None``; a latent cache is expanded to them."""
     kv = materialised(problem)
     if reason := device_support(problem, device):
         return reason
-    if TORCH_DTYPES.get(problem.kv_dtype.name) != TORCH_DTYPES[problem.dtype.name]:
+    if kv is problem.kv and TORCH_DTYPES.get(problem.kv_dtype.name) != TORCH_DTYPES[problem.dtype.name]:
         return f"K and V in {problem.kv_dtype.name} under {problem.dtype.name} are decode only"
     if max(kv.head_dim, kv.v_head_dim) > WIDEST_HEAD:
         return f"heads wider than {WIDEST_HEAD}"

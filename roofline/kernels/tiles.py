@@ -2,7 +2,8 @@
 
 A tile is ``ROWS`` tokens of one head. Where the batch is uniform and the tensor is aligned it moves by TMA, through a 4-d
 descriptor [batch, heads, tokens, width], so that rows beyond the sequence are neither fetched nor written. Elsewhere it moves
-through pointers with ``.cg``, which bypasses L1: either way a byte is counted as often as it is asked for.
+through pointers, with ``.cg`` where rows are whole sectors: that bypasses L1, so that either way a byte is counted as often as
+it is asked for. Rows that share sectors go through L1, which asks for a sector once.
 """
 
 from functools import lru_cache
@@ -36,15 +37,16 @@ def load_tile(
         rows, columns = tl.arange(0, ROWS), tl.arange(0, WIDTH_TILE)
         stride = heads * HEAD_STRIDE
         pointers = source + (start + row) * stride + head * HEAD_STRIDE + rows[:, None] * stride + columns[None, :]
+        CACHE: tl.constexpr = ".cg" if HEAD_STRIDE * source.dtype.element_ty.primitive_bitwidth % 256 == 0 else ""
         if CHECK_ROWS and WIDTH < WIDTH_TILE:
             inside = (row + rows < length)[:, None] & (columns < WIDTH)[None, :]
-            value = tl.load(pointers, inside, 0.0, cache_modifier=".cg")
+            value = tl.load(pointers, inside, 0.0, cache_modifier=CACHE)
         elif CHECK_ROWS:
-            value = tl.load(pointers, (row + rows < length)[:, None], 0.0, cache_modifier=".cg")
+            value = tl.load(pointers, (row + rows < length)[:, None], 0.0, cache_modifier=CACHE)
         elif WIDTH < WIDTH_TILE:
-            value = tl.load(pointers, (columns < WIDTH)[None, :], 0.0, cache_modifier=".cg")
+            value = tl.load(pointers, (columns < WIDTH)[None, :], 0.0, cache_modifier=CACHE)
         else:
-            value = tl.load(pointers, cache_modifier=".cg")
+            value = tl.load(pointers, cache_modifier=CACHE)
     return value
 
 
@@ -76,7 +78,7 @@ def locate(work, index, batch, tile, q_len, kv_len, pairs, RAGGED: tl.constexpr)
         q_len, kv_len = tl.load(fields + 1).to(tl.int32), tl.load(fields + 3).to(tl.int32)
         tile = tl.load(fields + 4).to(tl.int32)
     else:
-        sequence = batch.to(tl.int64)
+        sequence = tl.cast(batch, tl.int64)
         q_start, kv_start, pair_start = sequence * q_len, sequence * kv_len, sequence * pairs
     return q_start, q_len, kv_start, kv_len, tile, pair_start
 

@@ -1,4 +1,6 @@
-"""Compile kernels for a GPU that is not here, through their own ``launch``: ``python tests/kernels/compiling.py 90 [name ...]``.
+"""Compile kernels for a GPU that is not here, through their own ``launch``.
+
+Usage: ``python tests/kernels/compiling.py 90 [case ...]``.
 
 Nothing is launched: Triton's driver is replaced by one that only names the target, and every launch of a kernel ends once it
 is compiled, with the very arguments and constants that it would run with. Prints one JSON line a kernel. A process of its own,
@@ -22,7 +24,7 @@ from roofline.dtypes import DTYPES
 from roofline.kernels import load
 from roofline.masks import CAUSAL, FULL, Mask
 from roofline.plan import Choices, Plan, choose
-from roofline.problem import GroupedKV, LatentKV, Problem, ragged, uniform
+from roofline.problem import GroupedKV, Problem, ragged, uniform
 from roofline.profiles.profile import Profile
 
 ARCHITECTURES = {80: "ampere", 90: "hopper", 100: "blackwell"}
@@ -37,22 +39,28 @@ class Case(NamedTuple):
     choices: Choices = Choices()
 
 
-def grouped(d: int, dv: int | None = None, mask: Mask = FULL, dtype: str = "bf16", n: int = 256, heads: int = 4) -> Problem:
-    """Grouped-query attention of one sequence."""
-    return Problem(heads, GroupedKV(2, d, dv or d), uniform(1, n, n), mask, DTYPES[dtype], DTYPES[dtype])
+def grouped(d: int, mask: Mask = FULL, dtype: str = "bf16", lengths: tuple[Lengths, ...] = uniform(1, 256, 256)) -> Problem:
+    """Grouped-query attention of four heads over two."""
+    return Problem(4, GroupedKV(2, d, d), lengths, mask, DTYPES[dtype], DTYPES[dtype])
 
 
+WINDOW = Mask(True, 100)
+RAGGED = ragged([(200, 256), (1, 7)])
 CASES = {
     "flash d64": Case("flash", grouped(64)),
-    "flash d64 causal": Case("flash", grouped(64, mask=CAUSAL)),
+    "flash d64 causal": Case("flash", grouped(64, CAUSAL)),
     "flash d128": Case("flash", grouped(128)),
-    "flash d128 causal": Case("flash", grouped(128, mask=CAUSAL)),
-    "flash d128 window": Case("flash", grouped(128, mask=Mask(True, 100), dtype="fp16")),
-    "flash d256 causal": Case("flash", grouped(256, mask=CAUSAL)),
-    "flash d96 ragged": Case("flash", grouped(96, mask=CAUSAL)._replace(lengths=ragged([(200, 256), (1, 7)]))) if False else Case("flash", grouped(96, mask=CAUSAL)),
-    "flash fp32": Case("flash", grouped(64, mask=CAUSAL, dtype="fp32")),
-    "flash tf32": Case("flash", grouped(128, mask=CAUSAL, dtype="tf32")),
-    "flash decode": Case("flash", Problem(4, GroupedKV(2, 128, 128), uniform(2, 1, 256))),
+    "flash d128 causal": Case("flash", grouped(128, CAUSAL)),
+    "flash d128 window": Case("flash", grouped(128, WINDOW, "fp16")),
+    "flash d256 causal": Case("flash", grouped(256, CAUSAL)),
+    "flash d96 ragged": Case("flash", grouped(96, CAUSAL, lengths=RAGGED)),
+    "flash fp32": Case("flash", grouped(128, CAUSAL, "fp32")),
+    "flash tf32": Case("flash", grouped(128, CAUSAL, "tf32")),
+    "flash decode": Case("flash", grouped(128, lengths=uniform(1, 1, 256))),
+    "naive d128 window": Case("naive", grouped(128, WINDOW)),
+    "naive six passes ragged": Case("naive", grouped(128, CAUSAL, lengths=RAGGED), Choices(passes=6)),
+    "naive decode": Case("naive", grouped(128, lengths=uniform(1, 1, 256))),
+    "chunked d128 causal": Case("chunked", grouped(128, CAUSAL), Choices(chunk=(128, 128))),
 }
 
 
@@ -94,7 +102,7 @@ def compile_case(case: Case, capability: int) -> list[tuple[Plan, Any]]:
 
 
 def resources(kernel: Any) -> dict[str, Any]:
-    """Return registers a thread, stack (spilled) and shared bytes, and whether warpgroup or tcgen05 matrix products are used."""
+    """Return registers a thread, spilled and shared bytes, and which of wgmma, tcgen05 and TMA the kernel uses."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
         cubin.write(kernel.asm["cubin"])

@@ -1,58 +1,30 @@
 """Flash attention against float64: shapes with edges in the interpreter, the same and larger ones on a GPU."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
-import torch
 
 from roofline.dtypes import DTYPES
 from roofline.kernels import flash
-from roofline.masks import CAUSAL, FULL, Mask
+from roofline.masks import CAUSAL
 from roofline.plan import Choices, choose
-from roofline.problem import GroupedKV, LatentKV, Lengths, Problem, ragged, uniform
-from roofline.profiles.profile import Profile
+from roofline.problem import LatentKV, Problem, uniform
+from tests.kernels.shapes import LARGE, MASKS, PROFILE, SMALL, grouped
 
 pytestmark = pytest.mark.kernels
-PROFILE = Profile("test", "test", "nvidia", "hopper", "9.0")
-MASKS = {"full": FULL, "causal": CAUSAL, "window": Mask(True, 21)}
-
-
-def problem_of(
-    lengths: tuple[Lengths, ...], mask: str = "full", dtype: str = "fp16", heads: tuple[int, int] = (4, 2), d: int = 32, dv: int = 32
-) -> Problem:
-    return Problem(heads[0], GroupedKV(heads[1], d, dv), lengths, MASKS[mask], DTYPES[dtype], DTYPES[dtype])
-
-
-SMALL = {
-    "one": uniform(1, 1, 1),
-    "odd": uniform(2, 37, 37),
-    "whole tiles": uniform(1, 64, 64),
-    "longer keys": uniform(1, 19, 75),
-    "fewer keys": uniform(1, 75, 19),
-    "no keys": uniform(2, 5, 0),
-    "ragged": ragged([(40, 40), (3, 70), (17, 0), (1, 1), (50, 20)]),
-}
-LARGE = {
-    "odd": uniform(3, 1000, 1000),
-    "whole tiles": uniform(2, 2048, 2048),
-    "longer keys": uniform(1, 513, 3000),
-    "fewer keys": uniform(1, 1500, 700),
-    "ragged": ragged([(700, 700), (1, 1025), (130, 0), (1, 1), (900, 300)]),
-}
 
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("lengths", SMALL)
 def test_edges(agrees: Callable[..., None], lengths: str, mask: str) -> None:
-    problem = problem_of(SMALL[lengths], mask)
+    problem = grouped(SMALL[lengths], mask)
     agrees(flash, problem, choose("flash", "roofline/flash", problem, PROFILE, Choices(tile=(32, 16))))
 
 
 @pytest.mark.parametrize(("d", "dv"), [(16, 64), (24, 40), (17, 13), (80, 16)])
 @pytest.mark.parametrize("dtype", ["fp32", "tf32", "fp16"])
 def test_head_sizes(agrees: Callable[..., None], dtype: str, d: int, dv: int) -> None:
-    problem = problem_of(uniform(2, 33, 50), "causal", dtype, (2, 1), d, dv)
+    problem = grouped(uniform(2, 33, 50), "causal", dtype, (2, 1), d, dv)
     agrees(flash, problem, choose("flash", "roofline/flash", problem, PROFILE, Choices(tile=(32, 32))))
 
 
@@ -64,7 +36,7 @@ def test_expanded_latent(agrees: Callable[..., None], head_dim: int, rope_dim: i
 
 
 def test_heavy_tiles_of_many_heads_first(agrees: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = problem_of(uniform(3, 70, 70), "causal", heads=(3, 3))
+    problem = grouped(uniform(3, 70, 70), "causal", heads=(3, 3))
     monkeypatch.setattr(flash, "_head_span", lambda *_: 4)  # 9 heads in groups of 4, 4 and 1
     agrees(flash, problem, choose("flash", "roofline/flash", problem, PROFILE, Choices(tile=(32, 32))))
 
@@ -72,9 +44,9 @@ def test_heavy_tiles_of_many_heads_first(agrees: Callable[..., None], monkeypatc
 @pytest.mark.gpu
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("lengths", LARGE)
-@pytest.mark.parametrize(("dtype", "d"), [("bf16", 64), ("bf16", 128), ("bf16", 256), ("fp16", 96), ("fp32", 64), ("tf32", 128)])
+@pytest.mark.parametrize(("dtype", "d"), [("bf16", 64), ("bf16", 128), ("bf16", 256), ("fp16", 96), ("fp32", 64), ("tf32", 64)])
 def test_large(agrees: Callable[..., None], lengths: str, mask: str, dtype: str, d: int) -> None:
-    problem = problem_of(LARGE[lengths], mask, dtype, (8, 2), d, d)
+    problem = grouped(LARGE[lengths], mask, dtype, (8, 2), d, d)
     agrees(flash, problem, choose("flash", "roofline/flash", problem, PROFILE))
 
 
