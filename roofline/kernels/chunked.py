@@ -57,7 +57,8 @@ def merge_kernel(
         total = old_total * kept + total * added
         peak = higher
     if LAST:
-        result = acc / tl.where(total > 0, total, 1.0)[:, None]  # a row without keys gives 0
+        share = 1.0 / tl.where(total > 0, total, 1.0)  # a row without keys gives 0
+        result = acc * share[:, None]
         store_tile(
             o, result.to(o.dtype.element_ty), 0, head % q_heads, sequence * q_len + q_first, row, rows, q_heads,
             Q_TILE, DV, DV_TILE, DV, False,

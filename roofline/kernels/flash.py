@@ -33,6 +33,10 @@ from roofline.plan import Plan, padded_width
 from roofline.problem import LatentKV, Problem
 
 LOG2_E = 1.4426950408889634
+# Score of a masked pair: finite, so that a row that has seen no key yet needs no care (what it sums is dropped with its first
+# key), and a row whose maximum is still below UNSEEN at the end has none.
+HIDDEN = tl.constexpr(-1e30)
+UNSEEN = tl.constexpr(-1e29)
 L2_BYTES = 32 * 2**20  # assumed where the device does not say
 SHARED_L2_PART = 0.4  # of the L2 that K and V of the heads in flight may take: data shared by all SMs has half of it
 
@@ -95,8 +99,8 @@ def flash_kernel(
             scale_log2, whole_last, last, D, D_TILE, ROPE, ROPE_TILE, DV, DV_TILE, Q_TILE, KV_TILE,
             CAUSAL, WINDOW, True, TMA, PRECISION,
         )  # fmt: skip
-    total = tl.where(total > 0, total, 1.0)  # a row without keys gives 0
-    result = (acc / total[:, None]).to(o.dtype if TMA else o.dtype.element_ty)
+    share = tl.where(peak > UNSEEN * scale_log2, 1.0 / tl.maximum(total, 1.0), 0.0)  # a row without keys gives 0
+    result = (acc * share[:, None]).to(o.dtype if TMA else o.dtype.element_ty)
     store_tile(o, result, batch, head, q_start, row, q_len, q_heads, Q_TILE, DV, DV_TILE, DV, TMA)
 
 
@@ -122,15 +126,12 @@ def _steps(
             scores = tl.dot(rope, rope_keys.T, scores, input_precision=PRECISION)
         if MASKED:
             seen = visible(
-                row + tl.arange(0, Q_TILE), key + tl.arange(0, KV_TILE), q_len, kv_len, window, CAUSAL, WINDOW
+                row + tl.arange(0, Q_TILE), key, tl.arange(0, KV_TILE), q_len, kv_len, window, CAUSAL, WINDOW
             )  # fmt: skip
-            scores = tl.where(seen, scores, float("-inf"))
+            scores = tl.where(seen, scores, HIDDEN)
         higher = tl.maximum(peak, tl.max(scores, 1) * scale_log2)
-        origin = higher
-        if MASKED:
-            origin = tl.where(higher == float("-inf"), 0.0, higher)  # a row that has seen no key yet
-        weights = tl.exp2(scores * scale_log2 - origin[:, None])
-        kept = tl.exp2(peak - origin)
+        weights = tl.exp2(scores * scale_log2 - higher[:, None])
+        kept = tl.exp2(peak - higher)
         peak = higher
         total = total * kept + tl.sum(weights, 1)
         acc = acc * kept[:, None]

@@ -73,7 +73,7 @@ def scale_kernel(
     query, q_len, kv_len, start = _row(work, items, q_heads, q_len, kv_len, q_len, kv_len, RAGGED, ALIGNED)
     columns = tl.arange(0, COLUMNS)
     values = tl.load(s + start + columns, columns < kv_len, 0.0, cache_modifier=CACHE).to(tl.float32)
-    seen = visible(query + tl.arange(0, 1), columns, q_len, kv_len, window, CAUSAL, WINDOW).reshape([COLUMNS])
+    seen = visible(query + tl.arange(0, 1), 0, columns, q_len, kv_len, window, CAUSAL, WINDOW).reshape([COLUMNS])
     values = tl.where(seen, values * scale, float("-inf"))
     tl.store(scaled + start + columns, values.to(scaled.dtype.element_ty), columns < kv_len)
 
@@ -95,7 +95,7 @@ def softmax_kernel(
     inside = columns < row_columns
     scores = tl.load(s + start + columns, inside, float("-inf"), cache_modifier=CACHE).to(tl.float32)
     if CAUSAL:
-        seen = visible(q_first + query + tl.arange(0, 1), k_first + columns, q_len, kv_len, window, CAUSAL, WINDOW)
+        seen = visible(q_first + query + tl.arange(0, 1), k_first, columns, q_len, kv_len, window, CAUSAL, WINDOW)
         scores = tl.where(seen.reshape([COLUMNS]), scores, float("-inf"))
     peak = tl.max(scores, 0)
     weights = tl.exp(scores - tl.where(peak == float("-inf"), 0.0, peak))

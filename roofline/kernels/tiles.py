@@ -107,15 +107,15 @@ def kv_span(
 
 
 @triton.jit
-def visible(queries, keys, q_len, kv_len, window, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
-    """Return which pairs of ``queries`` [M] and ``keys`` [N] the mask leaves, as a boolean [M, N] (or [1, N])."""
+def visible(queries, key, keys, q_len, kv_len, window, CAUSAL: tl.constexpr, WINDOW: tl.constexpr):
+    """Return which pairs of ``queries`` [M] and ``key + keys`` [N] the mask leaves, as a boolean [M, N] (or [1, N])."""
     if CAUSAL:
-        last_key = (queries + (kv_len - q_len))[:, None]
+        last_key = (queries + (kv_len - q_len - key))[:, None]
         seen = keys[None, :] <= last_key
         if WINDOW:
             seen = seen & (keys[None, :] > last_key - window)
     else:
-        seen = (keys < kv_len)[None, :]
+        seen = (keys < kv_len - key)[None, :]
     return seen
 
 

@@ -24,7 +24,7 @@ from roofline.dtypes import DTYPES
 from roofline.kernels import load
 from roofline.masks import CAUSAL, FULL, Mask
 from roofline.plan import Choices, Plan, choose
-from roofline.problem import GroupedKV, Problem, ragged, uniform
+from roofline.problem import GroupedKV, Lengths, Problem, ragged, uniform
 from roofline.profiles.profile import Profile
 
 ARCHITECTURES = {80: "ampere", 90: "hopper", 100: "blackwell"}
