@@ -94,6 +94,10 @@ class Choices:
             raise InputError(f"--naive-passes {self.passes}: expected 3 or 6")
 
 
+# Rows of the tables below, by compute capability: what fits the registers and the shared memory of a block (163, 99, 227 KiB).
+ARCHITECTURES = {
+    "8.0": "ampere", "8.6": "small", "8.9": "small", "12.0": "small", "9.0": "hopper", "10.0": "blackwell", "10.3": "blackwell",
+}  # fmt: skip
 # Tiles by the widest padded head size they serve, narrow first.
 PREFILL_TILES: dict[str, dict[int, Tile]] = {
     "default": {
@@ -101,6 +105,54 @@ PREFILL_TILES: dict[str, dict[int, Tile]] = {
         128: Tile(128, 128, 8, 2, 1),
         256: Tile(128, 64, 8, 2, 1),
         2**30: Tile(64, 32, 8, 1, 1),
+    },
+    "ampere": {
+        64: Tile(128, 64, 8, 3, 1),
+        128: Tile(128, 32, 8, 3, 1),
+        256: Tile(64, 64, 8, 2, 1),
+        2**30: Tile(64, 32, 8, 1, 1),
+    },
+    "small": {
+        64: Tile(128, 64, 8, 3, 1),
+        128: Tile(128, 32, 8, 3, 1),
+        256: Tile(64, 32, 8, 2, 1),
+        2**30: Tile(64, 32, 8, 1, 1),
+    },
+    "hopper": {
+        64: Tile(128, 64, 4, 3, 2),
+        128: Tile(128, 64, 8, 2, 2),
+        256: Tile(128, 64, 8, 2, 1),
+        2**30: Tile(64, 32, 8, 1, 1),
+    },
+    "blackwell": {
+        64: Tile(128, 128, 8, 2, 1),
+        128: Tile(128, 64, 8, 2, 1),
+        256: Tile(128, 64, 8, 2, 1),
+        2**30: Tile(64, 32, 8, 1, 1),
+    },
+}
+# Elements of four bytes fill shared memory sooner.
+TF32_PREFILL_TILES: dict[str, dict[int, Tile]] = {
+    "default": {
+        64: Tile(64, 64, 8, 2, 1),
+        128: Tile(64, 64, 8, 2, 1),
+        256: Tile(32, 32, 8, 1, 1),
+        2**30: Tile(32, 32, 8, 1, 1),
+    },
+    "small": {
+        64: Tile(64, 64, 8, 2, 1),
+        128: Tile(64, 32, 8, 2, 1),
+        256: Tile(32, 32, 8, 1, 1),
+        2**30: Tile(32, 32, 8, 1, 1),
+    },
+}
+# On the vector units whole operands of a tile lie in registers.
+FP32_PREFILL_TILES: dict[str, dict[int, Tile]] = {
+    "default": {
+        64: Tile(32, 32, 8, 1, 1),
+        128: Tile(32, 16, 8, 1, 1),
+        256: Tile(16, 16, 8, 1, 1),
+        2**30: Tile(16, 16, 8, 1, 1),
     },
 }
 DECODE_TILES: dict[str, dict[int, Tile]] = {
@@ -135,14 +187,14 @@ def next_power_of_two(value: int) -> int:
 
 
 def _naive(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
-    tile, widths = _tile(PREFILL_TILES, problem, profile, choices), _widths(problem)
+    tile, widths = _tile(_prefill_tiles(problem), problem, profile, choices), _widths(problem)
     q_tile = tile.q_tile if choices.tile or not choices.is_decode(problem) else MMA_ROWS
     return Plan(implementation, q_tile, tile.kv_tile, *widths, passes=choices.passes, warps=tile.warps, stages=tile.stages)
 
 
 def _chunked(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
     q_chunk, kv_chunk = choices.chunk or DEFAULT_CHUNK
-    tile, widths = _tile(PREFILL_TILES, problem, profile, choices), _widths(problem)
+    tile, widths = _tile(_prefill_tiles(problem), problem, profile, choices), _widths(problem)
     q_tile = tile.q_tile if choices.tile or not choices.is_decode(problem) else MMA_ROWS
     return Plan(
         implementation, q_tile, tile.kv_tile, *widths, q_chunk=q_chunk, kv_chunk=kv_chunk, warps=tile.warps, stages=tile.stages
@@ -156,7 +208,7 @@ def _flash(implementation: str, problem: Problem, profile: Profile, choices: Cho
 def _flash_like(
     implementation: str, problem: Problem, profile: Profile, choices: Choices, widths: tuple[int, int], form: str | None
 ) -> Plan:
-    tile = _tile(PREFILL_TILES, problem, profile, choices, max(widths))
+    tile = _tile(_prefill_tiles(problem), problem, profile, choices, max(widths))
     q_tile = tile.q_tile if choices.tile or not choices.is_decode(problem) else MMA_ROWS
     return Plan(
         implementation,
@@ -245,10 +297,16 @@ def _linear(implementation: str, problem: Problem, profile: Profile, choices: Ch
     )
 
 
+def _prefill_tiles(problem: Problem) -> dict[str, dict[int, Tile]]:
+    if problem.dtype.matmul_unit == "vector":
+        return FP32_PREFILL_TILES
+    return TF32_PREFILL_TILES if problem.dtype.name == "tf32" else PREFILL_TILES
+
+
 def _tile(
     tables: dict[str, dict[int, Tile]], problem: Problem, profile: Profile, choices: Choices, width: int | None = None
 ) -> Tile:
-    table = tables.get(profile.architecture, tables["default"])
+    table = tables.get(ARCHITECTURES.get(profile.compute_capability, "default"), tables["default"])
     width = max(_widths(problem)) if width is None else width
     tile = next(tile for most, tile in table.items() if width <= most)
     return tile if choices.tile is None else tile._replace(q_tile=choices.tile[0], kv_tile=choices.tile[1])

@@ -33,6 +33,7 @@ from roofline.plan import Plan, padded_width
 from roofline.problem import LatentKV, Problem
 
 LOG2_E = 1.4426950408889634
+REGISTERS, MAX_REGISTERS = 2**16, 255  # of an SM and of a thread, on every supported GPU
 # Score of a masked pair: finite, so that a row that has seen no key yet needs no care (what it sums is dropped with its first
 # key), and a row whose maximum is still below UNSEEN at the end has none.
 HIDDEN = tl.constexpr(-1e30)
@@ -153,7 +154,9 @@ def launch(inputs: Inputs, plan: Plan, out: torch.Tensor | None = None) -> torch
     problem, (q, k, v) = inputs.problem, (inputs.tensors[name] for name in "qkv")
     out = q.new_empty((*q.shape[:2], v.shape[-1])) if out is None else out
     grid, arguments, constants = launch_arguments(problem, plan, q, k, v, out)
-    flash_kernel[grid](*arguments, **constants, num_warps=plan.warps, num_stages=plan.stages)
+    # Loads through pointers keep addresses in registers: there it is for the compiler how many CTAs fit an SM.
+    registers = register_limit(plan) if constants["TMA"] else None
+    flash_kernel[grid](*arguments, **constants, num_warps=plan.warps, num_stages=plan.stages, maxnreg=registers)
     return out
 
 
@@ -175,7 +178,8 @@ def launch_arguments(
     else:
         work, q_tiles = q, ceil_div(q_len, plan.q_tile)
         span, grid = _head_span(problem, k, v), sequences * problem.q_heads * q_tiles
-    tma = not is_ragged and can_describe(*parts)
+    # On the vector units operands come to registers anyway, and through shared memory they take more of them.
+    tma = not is_ragged and problem.dtype.matmul_unit == "tensor" and can_describe(*parts)
     if tma:
         tiles = [(plan.q_tile, d_tile), (plan.q_tile, rope_tile), (plan.kv_tile, d_tile), (plan.kv_tile, rope_tile)]
         tiles += [(plan.kv_tile, plan.v_head_dim_tile), (plan.q_tile, plan.v_head_dim_tile)]
@@ -191,6 +195,13 @@ def launch_arguments(
     }  # fmt: skip
     sizes = (sequences, q_tiles, problem.q_heads, k.shape[1], q_len, kv_len, window_of(problem.mask, longest), span)
     return (grid,), (*tensors, work, *sizes, q.shape[-1] ** -0.5 * LOG2_E), constants
+
+
+def register_limit(plan: Plan) -> int | None:
+    """Registers a thread that let ``plan.ctas_per_sm`` CTAs run on an SM; ``None`` where one CTA has it for itself."""
+    if plan.ctas_per_sm == 1:
+        return None
+    return min(REGISTERS // (plan.ctas_per_sm * plan.warps * 32) // 8 * 8, MAX_REGISTERS)
 
 
 def _head_span(problem: Problem, k: torch.Tensor, v: torch.Tensor) -> int:
