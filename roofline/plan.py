@@ -108,13 +108,13 @@ PREFILL_TILES: dict[str, dict[int, Tile]] = {
     },
     "ampere": {
         64: Tile(128, 64, 8, 3, 1),
-        128: Tile(128, 32, 8, 3, 1),
+        128: Tile(128, 32, 8, 2, 1),
         256: Tile(64, 64, 8, 2, 1),
         2**30: Tile(64, 32, 8, 1, 1),
     },
     "small": {
         64: Tile(128, 64, 8, 3, 1),
-        128: Tile(128, 32, 8, 3, 1),
+        128: Tile(128, 32, 8, 2, 1),
         256: Tile(64, 32, 8, 2, 1),
         2**30: Tile(64, 32, 8, 1, 1),
     },
@@ -127,7 +127,7 @@ PREFILL_TILES: dict[str, dict[int, Tile]] = {
     "blackwell": {
         64: Tile(128, 128, 8, 2, 1),
         128: Tile(128, 64, 8, 2, 1),
-        256: Tile(128, 64, 8, 2, 1),
+        256: Tile(128, 32, 8, 2, 1),
         2**30: Tile(64, 32, 8, 1, 1),
     },
 }
@@ -143,6 +143,18 @@ TF32_PREFILL_TILES: dict[str, dict[int, Tile]] = {
         64: Tile(64, 64, 8, 2, 1),
         128: Tile(64, 32, 8, 2, 1),
         256: Tile(32, 32, 8, 1, 1),
+        2**30: Tile(32, 32, 8, 1, 1),
+    },
+    "hopper": {
+        64: Tile(128, 64, 8, 2, 1),
+        128: Tile(128, 64, 8, 2, 1),
+        256: Tile(64, 16, 8, 2, 1),
+        2**30: Tile(32, 32, 8, 1, 1),
+    },
+    "blackwell": {
+        64: Tile(64, 64, 8, 2, 1),
+        128: Tile(64, 64, 8, 2, 1),
+        256: Tile(64, 16, 8, 2, 1),
         2**30: Tile(32, 32, 8, 1, 1),
     },
 }
@@ -209,6 +221,8 @@ def _flash_like(
     implementation: str, problem: Problem, profile: Profile, choices: Choices, widths: tuple[int, int], form: str | None
 ) -> Plan:
     tile = _tile(_prefill_tiles(problem), problem, profile, choices, max(widths))
+    # A window's two edges, and the addresses of unequal sequences, take the registers of a second CTA.
+    is_plain = problem.mask.window is None and len(problem.lengths) == 1
     q_tile = tile.q_tile if choices.tile or not choices.is_decode(problem) else MMA_ROWS
     return Plan(
         implementation,
@@ -218,7 +232,7 @@ def _flash_like(
         form=form,
         warps=tile.warps,
         stages=tile.stages,
-        ctas_per_sm=tile.ctas_per_sm,
+        ctas_per_sm=tile.ctas_per_sm if is_plain else 1,
     )
 
 

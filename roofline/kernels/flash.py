@@ -197,10 +197,8 @@ def launch_arguments(
     return (grid,), (*tensors, work, *sizes, q.shape[-1] ** -0.5 * LOG2_E), constants
 
 
-def register_limit(plan: Plan) -> int | None:
-    """Registers a thread that let ``plan.ctas_per_sm`` CTAs run on an SM; ``None`` where one CTA has it for itself."""
-    if plan.ctas_per_sm == 1:
-        return None
+def register_limit(plan: Plan) -> int:
+    """Registers a thread that let ``plan.ctas_per_sm`` CTAs run on an SM."""
     return min(REGISTERS // (plan.ctas_per_sm * plan.warps * 32) // 8 * 8, MAX_REGISTERS)
 
 

@@ -1,14 +1,16 @@
 """Flash attention against float64: shapes with edges in the interpreter, the same and larger ones on a GPU."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+import torch
 
 from roofline.dtypes import DTYPES
-from roofline.kernels import flash
+from roofline.kernels import flash, reference
 from roofline.masks import CAUSAL
 from roofline.plan import Choices, choose
-from roofline.problem import LatentKV, Problem, uniform
+from roofline.problem import GroupedKV, LatentKV, Problem, ragged, uniform
 from tests.kernels.shapes import LARGE, MASKS, PROFILE, SMALL, grouped
 
 pytestmark = pytest.mark.kernels
@@ -54,3 +56,18 @@ def test_large(agrees: Callable[..., None], lengths: str, mask: str, dtype: str,
 def test_expanded_deepseek(agrees: Callable[..., None]) -> None:
     problem = Problem(16, LatentKV(512, 64, 128, 128), uniform(2, 1100, 1100), CAUSAL)
     agrees(flash, problem, choose("mla", "roofline/flash", problem, PROFILE, Choices(form="expanded")))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("is_ragged", [False, True])
+def test_offsets_beyond_32_bits(seed: int, device: torch.device, is_ragged: bool) -> None:
+    heads, q_len, kv_len = 128, 100, 140_000  # K and V of 2.3e9 elements each
+    lengths = ragged([(1, 1), (q_len, kv_len)]) if is_ragged else uniform(1, q_len, kv_len)
+    problem = Problem(heads, GroupedKV(heads, 128, 128), lengths, CAUSAL)
+    inputs = flash.make_inputs(problem, seed, device)
+    out = flash.launch(inputs, choose("flash", "roofline/flash", problem, PROFILE))[-q_len:, -1:]
+    one = replace(problem, q_heads=1, kv=GroupedKV(1, 128, 128), lengths=uniform(1, q_len, kv_len))
+    q, k, v = (tensor[-(q_len if name == "q" else kv_len) :, -1:] for name, tensor in inputs.tensors.items())
+    expected = reference.attention(q, k, v, one)
+    allowed = reference.tolerance(reference.plain(q, k, v, one), expected, one)
+    assert reference.relative_error(out, expected) <= allowed
