@@ -12,6 +12,7 @@ import statistics
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -110,14 +111,13 @@ def rotation(problem: Problem) -> list[Inputs]:
     return [first] + [flash.make_inputs(problem, torch.seed() % 2**31, torch.device("cuda")) for _ in range(count - 1)]
 
 
-def is_correct(inputs: Inputs, out: torch.Tensor) -> bool:
-    """Compare the first sequence with float64."""
+def expectation(inputs: Inputs) -> tuple[torch.Tensor, float]:
+    """Two heads of the first sequence in float64, and the relative error allowed to them."""
     q_len, kv_len, _ = inputs.problem.lengths[0]
     one = replace(inputs.problem, lengths=uniform(1, q_len, kv_len))
     q, k, v = (inputs.tensors[name][:q_len, :2] for name in "qkv")
     expected = reference.attention(q, k, v, one)
-    allowed = reference.tolerance(reference.plain(q, k, v, one), expected, one)
-    return reference.relative_error(out[:q_len, :2], expected) <= allowed
+    return expected, reference.tolerance(reference.plain(q, k, v, one), expected, one)
 
 
 def time_cases(cases: list[Case]) -> dict[Case, float]:
@@ -125,16 +125,18 @@ def time_cases(cases: list[Case]) -> dict[Case, float]:
     problem = cases[0].problem()
     inputs, plans = rotation(problem), {case: case.plan() for case in cases}
     times: dict[Case, list[float]] = {case: [] for case in cases}
-    for case in list(cases):
-        out = torch.full_like(inputs[0].tensors["q"], torch.nan)
-        if not is_correct(inputs[0], flash.launch(inputs[0], plans[case], out)):
-            print(f"WRONG {case}", flush=True)
+    expected, allowed = expectation(inputs[0])
+    for case in cases:
+        out = flash.launch(inputs[0], plans[case], torch.full_like(inputs[0].tensors["q"], torch.nan))
+        error = reference.relative_error(out[: case.n, :2], expected)
+        if not error <= allowed:
+            print(f"WRONG {case}: relative error {error:.3g}, allowed {allowed:.3g}", flush=True)
             del times[case]
     out = torch.empty_like(inputs[0].tensors["q"])
     for sample in range(SAMPLES + 2):
         for index, case in enumerate(times):
             start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            torch.cuda._sleep(200_000)  # the host gets ahead, so that no gap is timed
+            torch.cuda._sleep(1_000_000)  # half a millisecond: the host gets ahead, so that no gap is timed
             start.record()
             flash.launch(inputs[(sample + index) % len(inputs)], plans[case], out)
             stop.record()
@@ -153,7 +155,7 @@ def main() -> None:
     begin = time.monotonic()
     points = [(d, mask, n) for d in options.d for mask in MASKS for n in LENGTHS]
     kernels = [Case(d, mask, 4096, candidate) for d in options.d for mask in MASKS for candidate in CANDIDATES[d]]
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, 12)) as pool:
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, 12), get_context("spawn")) as pool:
         failures = dict(zip(kernels, pool.map(run, kernels), strict=True))
     print(f"compiled {len(kernels)} kernels in {time.monotonic() - begin:.0f} s", flush=True)
     rates: dict[tuple[int, str, Candidate], dict[int, float]] = {}
