@@ -154,8 +154,8 @@ def launch(inputs: Inputs, plan: Plan, out: torch.Tensor | None = None) -> torch
     problem, (q, k, v) = inputs.problem, (inputs.tensors[name] for name in "qkv")
     out = q.new_empty((*q.shape[:2], v.shape[-1])) if out is None else out
     grid, arguments, constants = launch_arguments(problem, plan, q, k, v, out)
-    # Loads through pointers keep addresses in registers: there it is for the compiler how many CTAs fit an SM.
-    registers = register_limit(plan) if constants["TMA"] else None
+    # Addresses of loads through pointers take the registers of a second CTA.
+    registers = register_limit(plan.warps, plan.ctas_per_sm if constants["TMA"] else 1)
     flash_kernel[grid](*arguments, **constants, num_warps=plan.warps, num_stages=plan.stages, maxnreg=registers)
     return out
 
@@ -197,9 +197,9 @@ def launch_arguments(
     return (grid,), (*tensors, work, *sizes, q.shape[-1] ** -0.5 * LOG2_E), constants
 
 
-def register_limit(plan: Plan) -> int:
-    """Registers a thread that let ``plan.ctas_per_sm`` CTAs run on an SM."""
-    return min(REGISTERS // (plan.ctas_per_sm * plan.warps * 32) // 8 * 8, MAX_REGISTERS)
+def register_limit(warps: int, ctas_per_sm: int) -> int:
+    """Registers a thread that let ``ctas_per_sm`` CTAs run on an SM; said even for one, or ptxas may spill to fit two."""
+    return min(REGISTERS // (ctas_per_sm * warps * 32) // 8 * 8, MAX_REGISTERS)
 
 
 def _head_span(problem: Problem, k: torch.Tensor, v: torch.Tensor) -> int:
