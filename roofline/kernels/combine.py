@@ -1,0 +1,101 @@
+"""The combine of split-KV decode: O = sum_s w_s O_s, with w_s = 2^(lse_s - max) normalised over the splits that hold keys.
+
+Workspace in the order of O's rows (token, query head): partial O [rows, splits, dv] and log-sum-exp in base 2 [rows, stride],
+both fp32, ``stride`` being ``splits`` rounded up to a sector, so that one row's read of either is whole sectors.
+One CTA a row, which reads ``used * dv`` partial values and ``used`` log-sum-exps.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+from roofline.kernels import packed
+from roofline.plan import Plan, next_power_of_two
+from roofline.problem import Problem
+
+LSE_ALIGNMENT = 8  # fp32 values in a sector
+MOST_VALUES = 8192  # partial values that a CTA holds at once: 64 registers a thread with 4 warps
+
+
+def workspace(problem: Problem, plan: Plan, v_width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the partial outputs [rows, splits, v_width] and the log-sum-exps [rows, splits rounded up to a sector]."""
+    rows = problem.q_tokens * problem.q_heads
+    stride = -(-plan.splits // LSE_ALIGNMENT) * LSE_ALIGNMENT
+    partial = torch.empty((rows, plan.splits, v_width), dtype=torch.float32, device=device)
+    return partial, torch.empty((rows, stride), dtype=torch.float32, device=device)
+
+
+def launch(problem: Problem, plan: Plan, partial: torch.Tensor, lse: torch.Tensor, out: torch.Tensor) -> None:
+    """Write O [q_tokens, q_heads, dv] from the partials of the splits that hold keys."""
+    tiles = packed.row_tiles(problem, plan, out.device)
+    v_width = out.shape[-1]
+    v_tile = next_power_of_two(v_width)
+    split_tile = max(min(next_power_of_two(plan.splits), MOST_VALUES // v_tile), 1)
+    _combine[(tiles.ctas * problem.kv_heads * tiles.tile_rows,)](
+        partial,
+        lse,
+        out,
+        tiles.entries,
+        tiles.q_len,
+        tiles.kv_len,
+        tiles.q_tiles,
+        plan.splits,
+        lse.shape[1],
+        problem.mask.window or 0,
+        ROWS=tiles.tile_rows,
+        KV_HEADS=problem.kv_heads,
+        GROUP=problem.group,
+        DV=v_width,
+        DV_TILE=v_tile,
+        SPLIT_TILE=split_tile,
+        Q_TILE=plan.q_tile,
+        KV_TILE=plan.kv_tile,
+        MASK=packed.mask_code(problem),
+        FIELDS=packed.FIELDS,
+        EQUAL=tiles.entries is None,
+        num_warps=4 if v_tile * split_tile >= 1024 else 1,
+    )
+
+
+@triton.jit
+def _combine(
+    partial, lse, out, entries, q_len, kv_len, q_tiles, splits, lse_stride, window,
+    ROWS: tl.constexpr, KV_HEADS: tl.constexpr, GROUP: tl.constexpr, DV: tl.constexpr, DV_TILE: tl.constexpr,
+    SPLIT_TILE: tl.constexpr, Q_TILE: tl.constexpr, KV_TILE: tl.constexpr, MASK: tl.constexpr, FIELDS: tl.constexpr,
+    EQUAL: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0)
+    row_in_tile = program % ROWS
+    kv_head = program // ROWS % KV_HEADS
+    slot = program // (ROWS * KV_HEADS)
+    q_start, q_len, _, kv_len, first_row, _, _ = packed.locate(
+        slot, entries, q_len, kv_len, q_tiles, 1, Q_TILE, FIELDS, EQUAL
+    )
+    row_in_sequence = first_row + row_in_tile
+    if row_in_sequence >= q_len * GROUP:
+        return
+    first, end = packed.kv_span(q_len, kv_len, first_row, window, Q_TILE, KV_TILE, GROUP, MASK)
+    used = 0
+    if end > first:
+        used = tl.cdiv(end - first, tl.cdiv(end - first, splits))
+
+    row = (q_start + row_in_sequence // GROUP) * (KV_HEADS * GROUP) + kv_head * GROUP + row_in_sequence % GROUP
+    dims = tl.arange(0, DV_TILE)
+    parts = tl.arange(0, SPLIT_TILE)
+    peak = float("-inf")
+    total = 0.0
+    acc = tl.zeros([DV_TILE], tl.float32)
+    for start in range(0, used, SPLIT_TILE):
+        inside = start + parts < used
+        values = partial + (row * splits + start) * DV + parts[:, None] * DV + dims[None, :]
+        outputs = tl.load(values, mask=inside[:, None] & (dims < DV)[None, :], other=0.0, cache_modifier=".cg")
+        exponents = tl.load(lse + row * lse_stride + start + parts, mask=inside, other=float("-inf"))
+        raised = tl.maximum(peak, tl.max(exponents, 0))
+        finite = tl.where(raised == float("-inf"), 0.0, raised)
+        weights = tl.exp2(exponents - finite)
+        rescale = tl.exp2(peak - finite)
+        acc = acc * rescale + tl.sum(outputs * weights[:, None], 0)
+        total = total * rescale + tl.sum(weights, 0)
+        peak = raised
+    acc = acc / tl.where(total > 0.0, total, 1.0)
+    tl.store(out + row * DV + dims, acc.to(out.dtype.element_ty), mask=dims < DV)

@@ -1,0 +1,36 @@
+"""Split-KV decode against the float64 reference: every mask, head layout and length mix, in the interpreter or on a GPU."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from roofline.dtypes import DTYPES
+from roofline.kernels import split_kv
+from roofline.masks import CAUSAL, FULL, Mask
+from roofline.plan import Plan
+from roofline.problem import GroupedKV, Lengths, Problem, ragged, uniform
+
+PLAN = Plan("roofline/split_kv", 32, 16, 16, 16, splits=3, packed=True)
+RAGGED = ragged([(1, 37), (1, 0), (3, 70), (8, 5), (1, 16)])
+
+
+def _problem(
+    lengths: tuple[Lengths, ...], mask: Mask = FULL, heads: tuple[int, int] = (4, 2), d: int = 16, dv: int = 16, dtype: str = "fp16"
+) -> Problem:
+    return Problem(heads[0], GroupedKV(heads[1], d, dv), lengths, mask, DTYPES[dtype], DTYPES[dtype])
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("mask", [FULL, CAUSAL, Mask(True, 19)], ids=["full", "causal", "window"])
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("lengths", [RAGGED, uniform(2, 1, 49), uniform(2, 5, 33)], ids=["ragged", "decode", "speculative"])
+def test_masks_and_lengths(agrees: Callable, lengths: tuple[Lengths, ...], splits: int, mask: Mask) -> None:
+    agrees(split_kv, _problem(lengths, mask), replace(PLAN, splits=splits))
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("heads", [(2, 2), (8, 1), (6, 2)], ids=["mha", "mqa", "group of 3"])
+@pytest.mark.parametrize("q_len", [1, 7])
+def test_head_layouts(agrees: Callable, heads: tuple[int, int], q_len: int) -> None:
+    agrees(split_kv, _problem(uniform(2, q_len, 35), CAUSAL, heads), PLAN)
