@@ -170,8 +170,18 @@ FP32_PREFILL_TILES: dict[str, dict[int, Tile]] = {
 DECODE_TILES: dict[str, dict[int, Tile]] = {
     "default": {
         128: Tile(64, 64, 4, 3, 1),
-        256: Tile(64, 64, 4, 2, 1),
+        256: Tile(64, 64, 8, 2, 1),
         2**30: Tile(64, 64, 8, 2, 1),
+    },
+    "ampere": {
+        128: Tile(64, 64, 4, 3, 1),
+        256: Tile(64, 64, 8, 2, 1),
+        2**30: Tile(64, 32, 8, 2, 1),  # 64 rows by 512 values leave no registers for more keys
+    },
+    "blackwell": {
+        128: Tile(64, 64, 4, 3, 1),
+        256: Tile(64, 64, 8, 2, 1),
+        2**30: Tile(32, 64, 8, 2, 1),  # 64 rows by 512 values and their scores exceed tensor memory, and spill
     },
 }
 LINEAR_CHUNK = Tile(64, 64, 4, 2, 1)
@@ -243,7 +253,8 @@ def _split_kv(implementation: str, problem: Problem, profile: Profile, choices: 
 def _packed(
     implementation: str, problem: Problem, profile: Profile, choices: Choices, widths: tuple[int, int], form: str | None
 ) -> Plan:
-    tile = _tile(DECODE_TILES, problem, profile, choices, max(widths))
+    # The tables are for 16-bit elements: wider ones need the registers and shared memory of a wider head.
+    tile = _tile(DECODE_TILES, problem, profile, choices, max(widths) * max(problem.dtype.bits, 16) // 16)
     return Plan(
         implementation,
         tile.q_tile,
