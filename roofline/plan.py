@@ -184,7 +184,12 @@ DECODE_TILES: dict[str, dict[int, Tile]] = {
         2**30: Tile(32, 64, 8, 2, 1),  # 64 rows by 512 values and their scores exceed tensor memory, and spill
     },
 }
-LINEAR_CHUNK = Tile(64, 64, 4, 2, 1)
+LINEAR_TILES: dict[str, dict[int, Tile]] = {  # a chunk is kv_tile queries of one head; a CTA holds a state in registers
+    "default": {
+        64: Tile(64, 64, 4, 2, 1),
+        2**30: Tile(64, 64, 8, 2, 1),
+    },
+}
 DEFAULT_CHUNK = (1024, 4096)  # Rabe and Staats, arXiv:2112.05682, section 3
 
 
@@ -309,16 +314,17 @@ def _linear(implementation: str, problem: Problem, profile: Profile, choices: Ch
         return _flash_like(implementation, problem, profile, choices, _widths(problem), form)
     if form not in ("chunked", "recurrent"):
         raise InputError(f"linear: unknown form {form!r}; expected parallel, chunked or recurrent")
-    q_tile, kv_tile = choices.tile or (LINEAR_CHUNK.q_tile, LINEAR_CHUNK.kv_tile)
+    tile = _tile(LINEAR_TILES, problem, profile, choices)
     return Plan(
         implementation,
-        q_tile,
-        kv_tile,
+        tile.q_tile,
+        tile.kv_tile,
         *_widths(problem),
         form=form,
         packed=True,
-        warps=LINEAR_CHUNK.warps,
-        stages=LINEAR_CHUNK.stages,
+        warps=tile.warps,
+        stages=tile.stages,
+        ctas_per_sm=tile.ctas_per_sm,
     )
 
 
