@@ -68,9 +68,7 @@ def _combine(
     row_in_tile = program % ROWS
     kv_head = program // ROWS % KV_HEADS
     slot = program // (ROWS * KV_HEADS)
-    q_start, q_len, _, kv_len, first_row, _, _ = packed.locate(
-        slot, entries, q_len, kv_len, q_tiles, 1, Q_TILE, FIELDS, EQUAL
-    )
+    q_start, q_len, _, kv_len, first_row, _, _ = packed.locate(slot, entries, q_len, kv_len, q_tiles, 1, Q_TILE, FIELDS, EQUAL)
     row_in_sequence = first_row + row_in_tile
     if row_in_sequence >= q_len * GROUP:
         return

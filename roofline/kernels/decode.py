@@ -34,7 +34,9 @@ def launch(inputs: Inputs, plan: Plan, out: torch.Tensor | None) -> torch.Tensor
     if plan.splits > 1:
         partial, lse = combine.workspace(problem, plan, problem.kv.v_head_dim, q.device)
     for work in packed.work(problem, plan, q.device):
-        decode[(work.ctas * problem.kv_heads,)](*arguments(inputs, plan, out, partial, lse, work), **constants(inputs, plan, work))
+        decode[(work.ctas * problem.kv_heads,)](
+            *arguments(inputs, plan, out, partial, lse, work), **constants(inputs, plan, work)
+        )
     if partial is not None and lse is not None:
         combine.launch(problem, plan, partial, lse, out)
     return out

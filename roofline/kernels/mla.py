@@ -1,8 +1,8 @@
 """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434). Absorbed (decode): all heads attend to one latent cache.
 
-Absorbed inputs: ``q`` [q_tokens, q_heads, latent + rope] with W_UK folded in, ``cache`` [kv_tokens, latent + rope] (``k_scale`` as
-in ``quantised``, with one KV head); O [q_tokens, q_heads, latent]. A tile of the latent part is loaded once and serves as K and
-as V; its RoPE part is a tile of its own. Expanded inputs (prefill): those of flash attention, one K and V a query head.
+Absorbed inputs: ``q`` [q_tokens, q_heads, latent + rope] with W_UK folded in, ``cache`` [kv_tokens, latent + rope] (``k_scale``
+as in ``quantised``, with one KV head); O [q_tokens, q_heads, latent]. A tile of the latent part is loaded once and serves as K
+and V; its RoPE part is a tile of its own. Expanded inputs (prefill): those of flash attention, one K and V a query head.
 Scores are scaled by 1 / sqrt(d + rope), the key size of a head before absorption.
 """
 

@@ -93,7 +93,8 @@ def unsupported_tiles(plan: Plan) -> str | None:
 
 
 def _row_tiles(problem: Problem, plan: Plan) -> list[tuple[int, ...]]:
-    tiles, q_start, kv_start, sequence = [], 0, 0, 0
+    tiles: list[tuple[int, ...]] = []
+    q_start = kv_start = sequence = 0
     for q_len, kv_len, count in problem.lengths:
         for _ in range(count):
             for first_row in range(0, q_len * problem.group, plan.q_tile):
@@ -103,9 +104,7 @@ def _row_tiles(problem: Problem, plan: Plan) -> list[tuple[int, ...]]:
 
 
 @triton.jit
-def locate(
-    slot, entries, q_len, kv_len, q_tiles, splits, Q_TILE: tl.constexpr, FIELDS: tl.constexpr, EQUAL: tl.constexpr
-):
+def locate(slot, entries, q_len, kv_len, q_tiles, splits, Q_TILE: tl.constexpr, FIELDS: tl.constexpr, EQUAL: tl.constexpr):
     """Return (q_start, q_len, kv_start, kv_len, first_row, split, sequence) of a CTA; starts are 64-bit token indices."""
     if EQUAL:
         sequence = slot // (q_tiles * splits)

@@ -1,9 +1,9 @@
 """Split-KV decode over a cache in pages (vLLM, arXiv:2309.06180); the kernel is that of split-KV, with rows found by a table.
 
 Inputs: ``q`` [q_tokens, q_heads, d]; ``k_pages`` [pages, page_size, kv_heads, d], ``v_pages`` [pages, page_size, kv_heads, dv]
-in no order; ``table`` int32 [batch, most pages of a sequence], 0 where a sequence has no page; ``kv_lengths`` int32 [batch].
-Pages that lie wholly in the shared prefix are the same for all sequences. int8 has ``k_scale`` and ``v_scale`` [pages, kv_heads,
-page_size], fp8 [1].
+in no order; ``table`` int32 [batch, most pages of a sequence rounded up to 8], 0 beyond them; ``kv_lengths`` int32 [batch].
+Pages that lie wholly in the shared prefix are the same for all sequences. int8 has ``k_scale`` and ``v_scale`` [pages,
+kv_heads, page_size], fp8 [1].
 """
 
 import torch
@@ -17,7 +17,7 @@ from roofline.plan import Plan
 from roofline.problem import GroupedKV, Problem
 
 supports = split_kv.supports
-MOST_PAGES = 2**31 - 1
+ENTRIES_A_SECTOR = 8
 
 
 def make_inputs(problem: Problem, seed: int, device: torch.device) -> Inputs:
@@ -43,12 +43,13 @@ def make_inputs(problem: Problem, seed: int, device: torch.device) -> Inputs:
 
 
 def page_table(kv_lengths: list[int], page_size: int, shared_pages: int, seed: int) -> tuple[torch.Tensor, int]:
-    """Return a table int32 [batch, most pages] of randomly placed pages, the first ``shared_pages`` in common, and their number."""
+    """Return a table int32 [batch, most pages] of randomly placed pages, and their number; ``shared_pages`` are common."""
     counts = torch.tensor([ceil_div(length, page_size) for length in kv_lengths])
     own = (counts - shared_pages).clamp(min=0)
     pages = max(shared_pages + int(own.sum()), 1)
     place = torch.randperm(pages, generator=torch.Generator().manual_seed(seed)).to(torch.int32)
-    columns = torch.arange(max(int(counts.max()), 1))
+    # Rows start on a sector, so that a CTA's entries are whole sectors as often as they can be.
+    columns = torch.arange(ceil_div(max(int(counts.max()), 1), ENTRIES_A_SECTOR) * ENTRIES_A_SECTOR)
     logical = torch.where(columns < shared_pages, columns, columns + (own.cumsum(0) - own)[:, None])
     return torch.where(columns < counts[:, None], place[logical.clamp(max=pages - 1)], 0).to(torch.int32), pages
 
@@ -64,7 +65,7 @@ def reference(inputs: Inputs) -> torch.Tensor:
 
 
 def dense(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return q and the packed k and v [kv_tokens, kv_heads, width] that the table points to; multiplied out if there are scales."""
+    """Return q and the packed k and v [kv_tokens, kv_heads, width] that the table points to, times their scales if any."""
     tensors, page = inputs.tensors, inputs.problem.page_size
     table, lengths = tensors["table"].long(), tensors["kv_lengths"].tolist()
     slots = torch.cat(

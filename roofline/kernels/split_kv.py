@@ -8,7 +8,7 @@ import torch
 
 from roofline.kernels import decode, packed, quantised
 from roofline.kernels import reference as references
-from roofline.kernels.inputs import TORCH_DTYPES, dense_inputs
+from roofline.kernels.inputs import dense_inputs
 from roofline.kernels.protocol import Inputs
 from roofline.kernels.support import device_support
 from roofline.plan import Plan

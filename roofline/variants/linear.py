@@ -53,8 +53,11 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Cost:
     kv_chunks = q_chunks = 0
     has_history = False
     for q_len, kv_len, count in problem.lengths:
-        tokens = min(q_len, kv_len) if causal else kv_len
-        kv_chunks += count * ceil_div(tokens, chunk)
+        if causal:  # chunks of queries, of which the first may come before any key
+            tokens = min(q_len, kv_len)
+            kv_chunks += count * (ceil_div(q_len, chunk) - (q_len - tokens) // chunk) if tokens else 0
+        else:
+            kv_chunks += count * ceil_div(kv_len, chunk)
         q_chunks += count * ceil_div(q_len, chunk)
         has_history |= causal and kv_len > q_len
     heads, kv_rows, q_rows = problem.q_heads, _state_tokens(problem) * kv.heads, problem.q_tokens * problem.q_heads
@@ -97,7 +100,8 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Cost:
 
 def _recurrent(problem: Problem, kv: GroupedKV) -> Cost:
     d, dv = kv.head_dim, kv.v_head_dim
-    rows, q_rows = problem.q_tokens * kv.heads, problem.q_tokens * problem.q_heads
+    new_tokens = sum(lengths.count * min(lengths.q_len, lengths.kv_len) for lengths in problem.lengths)
+    rows, q_rows = new_tokens * kv.heads, problem.q_tokens * problem.q_heads
     product = 2 * d * dv
     flops = rows * product + q_rows * product  # the state of each KV head, the output of each query head
     q_row, o_row, state = problem.row_bytes(d), problem.row_bytes(dv), state_bytes(problem, kv)

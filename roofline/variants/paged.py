@@ -9,7 +9,7 @@ from roofline.cost import Cost, Sharing, Traffic, ceil_div, sectors
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
 from roofline.variants.cached import cached_tensor
-from roofline.variants.split_kv import count_packed, packed_attention
+from roofline.variants.split_kv import count_packed, packed_attention, working_splits
 
 INDEX_BYTES = 4
 
@@ -18,13 +18,17 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     """Count paged decode of ``problem`` with pages of ``problem.page_size`` tokens."""
     kv = problem.kv
     assert isinstance(kv, GroupedKV)
-    entries_a_tile = max(ceil_div(plan.kv_tile, problem.page_size), 1)
     entries = table_sectors = 0
 
     def count_table(lengths: Lengths, tiles: int) -> None:
         nonlocal entries, table_sectors
         entries += lengths.count * visible_pages(problem, lengths)
-        table_sectors += lengths.count * tiles * sectors(entries_a_tile * INDEX_BYTES)
+        row_tiles = ceil_div(lengths.q_len * problem.group, plan.q_tile)
+        tiles_a_row = ceil_div(tiles, row_tiles)
+        # A split looks up its pages tile by tile, and a sector stays in L1 until its eight entries are used.
+        pages_a_split = ceil_div(ceil_div(tiles_a_row, plan.splits) * plan.kv_tile, problem.page_size)
+        splits = row_tiles * working_splits(tiles_a_row, plan.splits)
+        table_sectors += lengths.count * splits * sectors(pages_a_split * INDEX_BYTES)
 
     packed = count_packed(problem, plan, count_table)
     distinct = (problem.visible_keys - shared_keys(problem)) * kv.heads

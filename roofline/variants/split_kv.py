@@ -89,7 +89,7 @@ def packed_attention(
             output,
         ),
     )
-    return Cost((attention, combine), workspace_bytes=q_rows * plan.splits * (d_v + 1) * PARTIAL_BYTES)
+    return Cost((attention, combine), workspace_bytes=q_rows * workspace_row_bytes(plan.splits, d_v))
 
 
 def count_packed(problem: Problem, plan: Plan, per_sequence: Callable[[Lengths, int], None] | None = None) -> PackedRows:
@@ -110,6 +110,11 @@ def count_packed(problem: Problem, plan: Plan, per_sequence: Callable[[Lengths, 
             split_rows += count * row_tiles * rows_of_tile * splits
             lse_sectors += count * row_tiles * rows_of_tile * sectors(PARTIAL_BYTES * splits)
     return PackedRows(ctas, tiles, executed, kv_rows, split_rows, lse_sectors)
+
+
+def workspace_row_bytes(splits: int, d_v: int) -> int:
+    """Bytes that one row of O needs of the workspace: a partial a split, and the log-sum-exps, which start on a sector."""
+    return splits * d_v * PARTIAL_BYTES + sectors(splits * PARTIAL_BYTES)
 
 
 def working_splits(tiles: int, splits: int) -> int:

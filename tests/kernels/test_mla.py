@@ -12,9 +12,10 @@ from roofline.plan import Plan
 from roofline.problem import LatentKV, Lengths, Problem, ragged, uniform
 
 PLAN = Plan("roofline/mla", 32, 16, 48, 32, form="absorbed", splits=3, packed=True)
+LATENT = LatentKV(32, 16, 12, 12)
 
 
-def _problem(lengths: tuple[Lengths, ...], mask: Mask = FULL, heads: int = 3, latent: LatentKV = LatentKV(32, 16, 12, 12)) -> Problem:  # noqa: B008
+def _problem(lengths: tuple[Lengths, ...], mask: Mask = FULL, heads: int = 3, latent: LatentKV = LATENT) -> Problem:
     return Problem(heads, latent, lengths, mask, DTYPES["fp16"], DTYPES["fp16"])
 
 

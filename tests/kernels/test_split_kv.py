@@ -4,19 +4,26 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import torch
 
 from roofline.dtypes import DTYPES
-from roofline.kernels import split_kv
+from roofline.kernels import packed, split_kv
 from roofline.masks import CAUSAL, FULL, Mask
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem, ragged, uniform
+from roofline.variants.split_kv import count_packed
 
 PLAN = Plan("roofline/split_kv", 32, 16, 16, 16, splits=3, packed=True)
 RAGGED = ragged([(1, 37), (1, 0), (3, 70), (8, 5), (1, 16)])
 
 
 def _problem(
-    lengths: tuple[Lengths, ...], mask: Mask = FULL, heads: tuple[int, int] = (4, 2), d: int = 16, dv: int = 16, dtype: str = "fp16"
+    lengths: tuple[Lengths, ...],
+    mask: Mask = FULL,
+    heads: tuple[int, int] = (4, 2),
+    d: int = 16,
+    dv: int = 16,
+    dtype: str = "fp16",
 ) -> Problem:
     return Problem(heads[0], GroupedKV(heads[1], d, dv), lengths, mask, DTYPES[dtype], DTYPES[dtype])
 
@@ -27,6 +34,15 @@ def _problem(
 @pytest.mark.parametrize("lengths", [RAGGED, uniform(2, 1, 49), uniform(2, 5, 33)], ids=["ragged", "decode", "speculative"])
 def test_masks_and_lengths(agrees: Callable, lengths: tuple[Lengths, ...], splits: int, mask: Mask) -> None:
     agrees(split_kv, _problem(lengths, mask), replace(PLAN, splits=splits))
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("mask", [FULL, CAUSAL, Mask(True, 19)], ids=["full", "causal", "window"])
+@pytest.mark.parametrize("splits", [1, 3])
+def test_ragged_launch_has_the_ctas_that_are_counted(splits: int, mask: Mask) -> None:
+    problem, plan = _problem(RAGGED, mask), replace(PLAN, splits=splits, q_tile=16)
+    launched = sum(work.ctas for work in packed.work(problem, plan, torch.device("cpu")))
+    assert launched == count_packed(problem, plan).ctas
 
 
 @pytest.mark.kernels

@@ -62,7 +62,9 @@ def make_inputs(problem: Problem, seed: int, device: torch.device, form: str | N
         "k": normal((tokens, kv.heads, kv.head_dim), dtype, generator),
         "v": normal((tokens, kv.heads, kv.v_head_dim), dtype, generator),
     }
-    earlier = [lengths.kv_len - state_tokens(problem, lengths, form) for lengths in problem.lengths for _ in range(lengths.count)]
+    earlier = [
+        lengths.kv_len - state_tokens(problem, lengths, form) for lengths in problem.lengths for _ in range(lengths.count)
+    ]
     if form == "recurrent" or any(earlier):
         # n independent tokens add up to a state of standard deviation sqrt(n)
         deviation = torch.tensor(earlier, dtype=torch.float32, device=device).sqrt()

@@ -1,9 +1,9 @@
 """Linear attention of prefill, in chunks of ``plan.kv_tile`` queries. Two launches.
 
-``states``: one CTA a sequence and KV head runs over the chunks in order, K^T V on the tensor cores, the state in fp32 registers;
-K and V are read once. Under a causal mask it stores the state before each chunk that has keys, else the last state.
-``output``: one CTA a chunk and KV head reads that state (and, causal, the chunk's K and V) once for all query heads of the group:
-O = Q state + (Q K^T, masked) V. The state is multiplied in the compute dtype.
+``states``: one CTA a sequence and KV head runs over the chunks in order, K^T V on the tensor cores, the state in fp32
+registers; K and V are read once. Under a causal mask it stores the state before each chunk that has keys, else the last state.
+``output``: one CTA a chunk and KV head reads that state (and, causal, the chunk's K and V) once for all query heads of the
+group: O = Q state + (Q K^T, masked) V. The state is multiplied in the compute dtype.
 
 Under a causal mask token j belongs to query q_len - tokens + j, so both launches cut at the same places; the queries before the
 first token see nothing.
@@ -75,8 +75,8 @@ def _sizes(problem: Problem, plan: Plan, device: torch.device) -> _Sizes:
             q_start, kv_start, states, sequence = q_start + q_len, kv_start + tokens, states + stored, sequence + 1
     if len(problem.lengths) == 1:
         return _Sizes(states, len(chunks), None, None, entry[1], entry[3], entry[4], stored)
-    lists = (torch.tensor(entries, dtype=torch.int64, device=device) for entries in (sequences, chunks))
-    return _Sizes(states, len(chunks), *lists, 1, 0, 0, 0)  # the sizes of equal sequences are not used
+    by_sequence, by_chunk = (torch.tensor(entries, dtype=torch.int64, device=device) for entries in (sequences, chunks))
+    return _Sizes(states, len(chunks), by_sequence, by_chunk, 1, 0, 0, 0)  # the sizes of equal sequences are not used
 
 
 def _constants(problem: Problem, plan: Plan, sizes: _Sizes) -> dict[str, Any]:
@@ -143,9 +143,7 @@ def states(
     inside = (dims < D)[:, None] & (v_dims < DV)[None, :]
     total = tl.zeros([D_TILE, DV_TILE], tl.float32)
     if state is not None:
-        total = tl.load(
-            state + tl.program_id(0).to(tl.int64) * (D * DV) + places, mask=inside, other=0.0, cache_modifier=".cg"
-        )
+        total = tl.load(state + tl.program_id(0).to(tl.int64) * (D * DV) + places, mask=inside, other=0.0, cache_modifier=".cg")
     k += (kv_start * KV_HEADS + kv_head) * D
     v += (kv_start * KV_HEADS + kv_head) * DV
     target = stored_states + (first_state * KV_HEADS + kv_head) * (D * DV)
