@@ -93,6 +93,7 @@ def constants(inputs: Inputs, plan: Plan, work: packed.Work) -> dict[str, Any]:
         "SPLIT": plan.splits > 1,
         "EQUAL": work.entries is None,
         "FIELDS": packed.FIELDS,
+        "SPREAD": packed.must_spread(plan, work.tile_rows),
         "PRECISION": PRECISIONS[problem.dtype.name],
         "num_warps": plan.warps,
         "num_stages": plan.stages,
@@ -105,7 +106,8 @@ def decode(
     q_len, kv_len, q_tiles, splits, kv_tokens, table_stride, lse_stride, window, softmax_scale,
     Q_TILE: tl.constexpr, ROWS: tl.constexpr, KV_TILE: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, D_TILE: tl.constexpr,
     DV_TILE: tl.constexpr, KV_HEADS: tl.constexpr, GROUP: tl.constexpr, MASK: tl.constexpr, PAGE: tl.constexpr,
-    SCALES: tl.constexpr, SPLIT: tl.constexpr, EQUAL: tl.constexpr, FIELDS: tl.constexpr, PRECISION: tl.constexpr,
+    SCALES: tl.constexpr, SPLIT: tl.constexpr, EQUAL: tl.constexpr, FIELDS: tl.constexpr, SPREAD: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One CTA: ``ROWS`` rows of one KV head of one sequence over one split; O, or partial O and log-sum-exp in base 2."""
     kv_head = tl.program_id(0) % KV_HEADS
@@ -137,8 +139,10 @@ def decode(
         other=0.0,
         cache_modifier=".cg",
     )
+    scale = softmax_scale
     if SCALES == 1:
-        softmax_scale *= tl.load(k_scale)
+        queries_tile, sizes = packed.half_range(queries_tile)
+        scale = (sizes * (softmax_scale * tl.load(k_scale)))[:, None]
 
     peak = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
@@ -170,7 +174,7 @@ def decode(
         v_mask = inside[:, None] & (v_dims < DV)[None, :]
         k_tile = tl.load(k_rows + dims[None, :], mask=k_mask, other=0.0, cache_modifier=".cg")
         v_tile = tl.load(v_rows + v_dims[None, :], mask=v_mask, other=0.0, cache_modifier=".cg")
-        scores = tl.dot(queries_tile, tl.trans(k_tile.to(queries_tile.dtype)), input_precision=PRECISION) * softmax_scale
+        scores = packed.scaled_products(queries_tile, k_tile.to(queries_tile.dtype), scale, kv_len > 0, SPREAD, PRECISION)
         if SCALES == 2:
             scores *= tl.load(k_scale + scale_rows, mask=inside, other=0.0)[None, :]
         seen = packed.visible(keys, queries, q_len, kv_len, window, MASK)

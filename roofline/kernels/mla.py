@@ -137,6 +137,7 @@ def _constants(problem: Problem, kv: LatentKV, plan: Plan, work: packed.Work) ->
         "SPLIT": plan.splits > 1,
         "EQUAL": work.entries is None,
         "FIELDS": packed.FIELDS,
+        "SPREAD": packed.must_spread(plan, work.tile_rows),
         "PRECISION": PRECISIONS[problem.dtype.name],
         "num_warps": plan.warps,
         "num_stages": plan.stages,
@@ -148,7 +149,8 @@ def absorbed(
     q, cache, scale, out, partial, lse, entries, q_len, kv_len, q_tiles, splits, lse_stride, window, softmax_scale,
     Q_TILE: tl.constexpr, ROWS: tl.constexpr, KV_TILE: tl.constexpr, LATENT: tl.constexpr, LATENT_TILE: tl.constexpr,
     ROPE: tl.constexpr, ROPE_TILE: tl.constexpr, HEADS: tl.constexpr, MASK: tl.constexpr, SCALES: tl.constexpr,
-    SPLIT: tl.constexpr, EQUAL: tl.constexpr, FIELDS: tl.constexpr, PRECISION: tl.constexpr,
+    SPLIT: tl.constexpr, EQUAL: tl.constexpr, FIELDS: tl.constexpr, SPREAD: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One CTA: ``ROWS`` (query, head) rows of one sequence over one split of its latents."""
     q_start, q_len, kv_start, kv_len, first_row, split, _ = packed.locate(
@@ -176,9 +178,15 @@ def absorbed(
     if ROPE > 0:
         rope_mask = inside_rows[:, None] & (rope_dims < ROPE)[None, :]
         q_rope = tl.load(q_rows + LATENT + rope_dims[None, :], mask=rope_mask, other=0.0, cache_modifier=".cg")
+    row_scale = softmax_scale
+    rope_scale = softmax_scale
     if SCALES == 1:
         value_scale = tl.load(scale)
-        softmax_scale *= value_scale
+        q_latent, sizes = packed.half_range(q_latent)
+        row_scale = (sizes * (softmax_scale * value_scale))[:, None]
+        if ROPE > 0:
+            q_rope, sizes = packed.half_range(q_rope)
+            rope_scale = (sizes * (softmax_scale * value_scale))[:, None]
 
     peak = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
@@ -190,12 +198,12 @@ def absorbed(
         token_rows = cache + lanes[:, None] * WIDTH
         latent_mask = inside[:, None] & (dims < LATENT)[None, :]
         latent = tl.load(token_rows + dims[None, :], mask=latent_mask, other=0.0, cache_modifier=".cg").to(q_latent.dtype)
-        scores = tl.dot(q_latent, tl.trans(latent), input_precision=PRECISION)
         if ROPE > 0:
             key_mask = inside[:, None] & (rope_dims < ROPE)[None, :]
             rope = tl.load(token_rows + LATENT + rope_dims[None, :], mask=key_mask, other=0.0, cache_modifier=".cg")
-            scores = tl.dot(q_rope, tl.trans(rope.to(q_rope.dtype)), scores, input_precision=PRECISION)
-        scores *= softmax_scale
+        scores = packed.scaled_products(q_latent, latent, row_scale, kv_len > 0, SPREAD, PRECISION)
+        if ROPE > 0:
+            scores += packed.scaled_products(q_rope, rope.to(q_rope.dtype), rope_scale, kv_len > 0, SPREAD, PRECISION)
         if SCALES == 2:
             token_scale = tl.load(scale + kv_start + keys, mask=inside, other=0.0)
             scores *= token_scale[None, :]

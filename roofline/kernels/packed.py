@@ -17,6 +17,7 @@ from roofline.plan import MMA_ROWS, Plan, next_power_of_two
 from roofline.problem import Problem
 
 FIELDS = 8  # int64 values of a list entry, two sectors: q_start, q_len, kv_start, kv_len, first row, split, sequence, unused
+WARPGROUP_ROWS = 64  # from this height on Triton gives warps rows of their own
 MASK_FULL, MASK_CAUSAL, MASK_WINDOW = 0, 1, 2
 
 
@@ -80,6 +81,11 @@ def mask_code(problem: Problem) -> int:
     if problem.mask.is_full:
         return MASK_FULL
     return MASK_CAUSAL if problem.mask.window is None else MASK_WINDOW
+
+
+def must_spread(plan: Plan, tile_rows: int) -> bool:
+    """Whether a tile has fewer rows than the warps of ``plan`` would take if each took 16 of its own."""
+    return MMA_ROWS * plan.warps > tile_rows >= WARPGROUP_ROWS
 
 
 def unsupported_tiles(plan: Plan) -> str | None:
@@ -155,6 +161,34 @@ def visible(keys, queries, q_len, kv_len, window, MASK: tl.constexpr):
     if MASK == 2:
         seen = seen & (keys[None, :] > last - window)
     return seen
+
+
+@triton.jit
+def scaled_products(queries, keys, scale, always, SPREAD: tl.constexpr, PRECISION: tl.constexpr):
+    """Return queries keys^T times ``scale``, a number or [rows, 1].
+
+    Triton lays a product that feeds another product along its rows only. With more warps than rows / 16 (``SPREAD``) it would
+    run more than once, so a branch that is ``always`` taken hides what it feeds. Both sides are products, lest one be moved.
+    """
+    if SPREAD:
+        if always:
+            scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION) * scale
+        else:
+            scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION)
+    else:
+        scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION) * scale
+    return scores
+
+
+@triton.jit
+def half_range(queries):
+    """Return ``queries`` in fp16, divided by the largest size in their row, and those sizes [rows].
+
+    fp8 widens to fp16 in one instruction and to bf16 in three; the division keeps any bf16 query inside the range of fp16.
+    """
+    sizes = tl.max(tl.abs(queries.to(tl.float32)), 1)
+    sizes = tl.where(sizes > 0.0, sizes, 1.0)
+    return (queries.to(tl.float32) / sizes[:, None]).to(tl.float16), sizes
 
 
 @triton.jit
