@@ -176,7 +176,12 @@ DECODE_TILES: dict[str, dict[int, Tile]] = {
     "ampere": {
         128: Tile(64, 64, 4, 3, 1),
         256: Tile(64, 64, 8, 2, 1),
-        2**30: Tile(64, 32, 8, 2, 1),  # 64 rows by 512 values leave no registers for more keys
+        2**30: Tile(32, 64, 8, 2, 1),  # 64 rows by 512 values leave no registers for the keys
+    },
+    "small": {
+        128: Tile(64, 64, 4, 3, 1),
+        256: Tile(64, 32, 4, 2, 1),
+        2**30: Tile(32, 32, 4, 2, 1),
     },
     "blackwell": {
         128: Tile(64, 64, 4, 3, 1),

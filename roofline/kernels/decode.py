@@ -174,7 +174,8 @@ def decode(
         v_mask = inside[:, None] & (v_dims < DV)[None, :]
         k_tile = tl.load(k_rows + dims[None, :], mask=k_mask, other=0.0, cache_modifier=".cg")
         v_tile = tl.load(v_rows + v_dims[None, :], mask=v_mask, other=0.0, cache_modifier=".cg")
-        scores = packed.scaled_products(queries_tile, k_tile.to(queries_tile.dtype), scale, kv_len > 0, SPREAD, PRECISION)
+        k_tile = tl.trans(k_tile.to(queries_tile.dtype))
+        scores = packed.scaled_product(queries_tile, k_tile, scale, kv_len > 0, SPREAD, PRECISION)
         if SCALES == 2:
             scores *= tl.load(k_scale + scale_rows, mask=inside, other=0.0)[None, :]
         seen = packed.visible(keys, queries, q_len, kv_len, window, MASK)

@@ -201,9 +201,10 @@ def absorbed(
         if ROPE > 0:
             key_mask = inside[:, None] & (rope_dims < ROPE)[None, :]
             rope = tl.load(token_rows + LATENT + rope_dims[None, :], mask=key_mask, other=0.0, cache_modifier=".cg")
-        scores = packed.scaled_products(q_latent, latent, row_scale, kv_len > 0, SPREAD, PRECISION)
+        scores = packed.scaled_product(q_latent, tl.trans(latent), row_scale, kv_len > 0, SPREAD, PRECISION)
         if ROPE > 0:
-            scores += packed.scaled_products(q_rope, rope.to(q_rope.dtype), rope_scale, kv_len > 0, SPREAD, PRECISION)
+            rope = tl.trans(rope.to(q_rope.dtype))
+            scores += packed.scaled_product(q_rope, rope, rope_scale, kv_len > 0, SPREAD, PRECISION)
         if SCALES == 2:
             token_scale = tl.load(scale + kv_start + keys, mask=inside, other=0.0)
             scores *= token_scale[None, :]

@@ -164,20 +164,20 @@ def visible(keys, queries, q_len, kv_len, window, MASK: tl.constexpr):
 
 
 @triton.jit
-def scaled_products(queries, keys, scale, always, SPREAD: tl.constexpr, PRECISION: tl.constexpr):
-    """Return queries keys^T times ``scale``, a number or [rows, 1].
+def scaled_product(left, right, scale, always, SPREAD: tl.constexpr, PRECISION: tl.constexpr):
+    """Return left right times ``scale``, a number or [rows, 1].
 
     Triton lays a product that feeds another product along its rows only. With more warps than rows / 16 (``SPREAD``) it would
     run more than once, so a branch that is ``always`` taken hides what it feeds. Both sides are products, lest one be moved.
     """
     if SPREAD:
         if always:
-            scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION) * scale
+            product = tl.dot(left, right, input_precision=PRECISION) * scale
         else:
-            scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION)
+            product = tl.dot(left, right, input_precision=PRECISION)
     else:
-        scores = tl.dot(queries, tl.trans(keys), input_precision=PRECISION) * scale
-    return scores
+        product = tl.dot(left, right, input_precision=PRECISION) * scale
+    return product
 
 
 @triton.jit

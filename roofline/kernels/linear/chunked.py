@@ -18,6 +18,7 @@ import triton
 import triton.language as tl
 
 from roofline.cost import ceil_div
+from roofline.kernels import packed
 from roofline.kernels.protocol import Inputs
 from roofline.kernels.support import PRECISION as PRECISIONS
 from roofline.plan import Plan
@@ -53,7 +54,16 @@ def launch(inputs: Inputs, plan: Plan, out: torch.Tensor) -> None:
         tensors["k"], tensors["v"], tensors.get("state"), stored, sizes.sequences, *place, **constants
     )
     output[(sizes.chunks * problem.kv_heads,)](
-        tensors["q"], tensors["k"], tensors["v"], stored, out, sizes.chunk_entries, *place, **constants, GROUP=problem.group
+        tensors["q"],
+        tensors["k"],
+        tensors["v"],
+        stored,
+        out,
+        sizes.chunk_entries,
+        *place,
+        **constants,
+        GROUP=problem.group,
+        SPREAD=packed.must_spread(plan, plan.kv_tile),
     )
 
 
@@ -168,7 +178,7 @@ def output(
     q, k, v, stored_states, out, entries, q_len, tokens, first_chunk, stored,
     CHUNK: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, D_TILE: tl.constexpr, DV_TILE: tl.constexpr,
     KV_HEADS: tl.constexpr, CAUSAL: tl.constexpr, EQUAL: tl.constexpr, FIELDS: tl.constexpr, PRECISION: tl.constexpr,
-    GROUP: tl.constexpr,
+    GROUP: tl.constexpr, SPREAD: tl.constexpr,
 ):  # fmt: skip
     """Turn one chunk of queries of a group into O."""
     kv_head = tl.program_id(0) % KV_HEADS
@@ -204,9 +214,9 @@ def output(
     store_mask = (lanes < queries_left)[:, None] & (v_dims < DV)[None, :]
     for head in range(0, GROUP):
         queries = _load(q + head * D, chunk * CHUNK, q_len, D, D_TILE, row_stride * D, CHUNK)
-        result = tl.dot(queries, state, input_precision=PRECISION)
+        result = packed.scaled_product(queries, state, 1.0, q_len > 0, SPREAD, PRECISION)
         if CAUSAL:
-            products = tl.dot(queries, keys, input_precision=PRECISION)
+            products = packed.scaled_product(queries, keys, 1.0, queries_left > 0, SPREAD, PRECISION)
             products = tl.where(seen, products, 0.0).to(queries.dtype)
             result = tl.dot(products, values, result, input_precision=PRECISION)
         tl.store(out + (rows[:, None] + head) * DV + v_dims[None, :], result.to(out.dtype.element_ty), mask=store_mask)
