@@ -87,17 +87,19 @@ def step(
     out += first_row * DV
     if FULL:
         for token in range(0, tokens):
-            key = tl.load(k + token * (KV_HEADS * D) + dims, mask=dims < D, other=0.0).to(tl.float32)
-            value = tl.load(v + token * (KV_HEADS * DV) + v_dims, mask=v_dims < DV, other=0.0).to(tl.float32)
+            key = tl.load(k + tl.cast(token, tl.int64) * (KV_HEADS * D) + dims, mask=dims < D, other=0.0).to(tl.float32)
+            value = tl.load(v + tl.cast(token, tl.int64) * (KV_HEADS * DV) + v_dims, mask=v_dims < DV, other=0.0).to(tl.float32)
             total += key[:, None] * value[None, :]
     for query in range(0, q_len):
         token = query - (q_len - tokens)  # the first queries came before any key
         if not FULL:
-            key = tl.load(k + token * (KV_HEADS * D) + dims, mask=(dims < D) & (token >= 0), other=0.0).to(tl.float32)
-            value = tl.load(v + token * (KV_HEADS * DV) + v_dims, mask=v_dims < DV, other=0.0).to(tl.float32)
+            key = tl.load(k + tl.cast(token, tl.int64) * (KV_HEADS * D) + dims, mask=(dims < D) & (token >= 0), other=0.0).to(
+                tl.float32
+            )
+            value = tl.load(v + tl.cast(token, tl.int64) * (KV_HEADS * DV) + v_dims, mask=v_dims < DV, other=0.0).to(tl.float32)
             total += key[:, None] * value[None, :]
         for head in range(0, GROUP):
-            row = query * (KV_HEADS * GROUP) + head
+            row = tl.cast(query, tl.int64) * (KV_HEADS * GROUP) + head
             queries = tl.load(q + row * D + dims, mask=dims < D, other=0.0).to(tl.float32)
             result = tl.sum(queries[:, None] * total, 0)
             tl.store(out + row * DV + v_dims, result.to(out.dtype.element_ty), mask=v_dims < DV)
