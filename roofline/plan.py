@@ -170,23 +170,31 @@ FP32_PREFILL_TILES: dict[str, dict[int, Tile]] = {
 DECODE_TILES: dict[str, dict[int, Tile]] = {
     "default": {
         128: Tile(64, 64, 4, 3, 1),
-        256: Tile(64, 64, 8, 2, 1),
         2**30: Tile(64, 64, 8, 2, 1),
-    },
-    "ampere": {
-        128: Tile(64, 64, 4, 3, 1),
-        256: Tile(64, 64, 8, 2, 1),
-        2**30: Tile(32, 64, 8, 2, 1),  # 64 rows by 512 values leave no registers for the keys
     },
     "small": {
         128: Tile(64, 64, 4, 3, 1),
-        256: Tile(64, 32, 4, 2, 1),
+        2**30: Tile(64, 32, 4, 2, 1),
+    },
+}
+# A latent cache is wide for every problem; its tiles go by the packed rows of the shortest query. An accumulator of 64 rows by
+# 512 values needs the registers of eight warps, which fewer rows by 32 keys do not keep busy.
+LATENT_TILES: dict[str, dict[int, Tile]] = {
+    "default": {
+        32: Tile(32, 32, 4, 3, 1),
+        2**30: Tile(32, 32, 4, 3, 1),
+    },
+    "ampere": {
+        32: Tile(32, 32, 4, 3, 1),
+        2**30: Tile(64, 32, 8, 3, 1),
+    },
+    "small": {
+        32: Tile(32, 32, 4, 2, 1),
         2**30: Tile(32, 32, 4, 2, 1),
     },
-    "blackwell": {
-        128: Tile(64, 64, 4, 3, 1),
-        256: Tile(64, 64, 8, 2, 1),
-        2**30: Tile(32, 64, 8, 2, 1),  # 64 rows by 512 values and their scores exceed tensor memory, and spill
+    "hopper": {
+        32: Tile(32, 32, 4, 3, 2),
+        2**30: Tile(64, 32, 8, 4, 1),
     },
 }
 LINEAR_TILES: dict[str, dict[int, Tile]] = {  # a chunk is kv_tile queries of one head; a CTA holds a state in registers
@@ -257,14 +265,21 @@ def _flash_like(
 
 
 def _split_kv(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
-    return _packed(implementation, problem, profile, choices, _widths(problem), None)
+    # The table is for 16-bit elements: wider ones need the registers and shared memory of a wider head.
+    width = max(_widths(problem)) * max(problem.dtype.bits, 16) // 16
+    tile = _tile(DECODE_TILES, problem, profile, choices, width)
+    return _packed(implementation, problem, profile, choices, tile, _widths(problem), None)
 
 
 def _packed(
-    implementation: str, problem: Problem, profile: Profile, choices: Choices, widths: tuple[int, int], form: str | None
+    implementation: str,
+    problem: Problem,
+    profile: Profile,
+    choices: Choices,
+    tile: Tile,
+    widths: tuple[int, int],
+    form: str | None,
 ) -> Plan:
-    # The tables are for 16-bit elements: wider ones need the registers and shared memory of a wider head.
-    tile = _tile(DECODE_TILES, problem, profile, choices, max(widths) * max(problem.dtype.bits, 16) // 16)
     return Plan(
         implementation,
         tile.q_tile,
@@ -309,7 +324,9 @@ def _mla(implementation: str, problem: Problem, profile: Profile, choices: Choic
         return _flash_like(implementation, problem, profile, choices, widths, form)
     if form == "absorbed":
         latent = padded_width(kv.latent_dim)
-        return _packed(implementation, problem, profile, choices, (latent + rope, latent), form)
+        rows = min(lengths.q_len for lengths in problem.lengths) * problem.q_heads
+        tile = _tile(LATENT_TILES, problem, profile, choices, rows)
+        return _packed(implementation, problem, profile, choices, tile, (latent + rope, latent), form)
     raise InputError(f"mla: unknown form {form!r}; expected expanded or absorbed")
 
 
