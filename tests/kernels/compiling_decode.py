@@ -61,6 +61,7 @@ CASES = {
     "linear d64": Case("linear", grouped(4, PREFILL, 64, CAUSAL)),
     "linear d128": Case("linear", grouped(4, PREFILL, 128, CAUSAL)),
     "linear d128 full": Case("linear", grouped(4, PREFILL, 128)),
+    "linear d128 parallel": Case("linear", grouped(4, PREFILL, 128, CAUSAL), Choices((64, 64), form="parallel")),
     "linear step": Case("linear", replace(grouped(4), mask=CAUSAL)),
 }
 

@@ -13,6 +13,7 @@ from roofline.problem import GroupedKV, Lengths, Problem, ragged, uniform
 
 CHUNKED = Plan("roofline/linear", 16, 16, 16, 16, form="chunked", packed=True)
 RECURRENT = replace(CHUNKED, form="recurrent")
+PARALLEL = replace(CHUNKED, form="parallel", packed=False, kv_tile=32)
 RAGGED = ragged([(37, 37), (20, 50), (40, 7), (9, 0), (16, 16), (1, 1)])
 DECODE = ragged([(1, 37), (3, 50), (8, 5), (2, 0), (1, 1)])
 
@@ -62,7 +63,14 @@ def test_recurrent(seed: int, device: torch.device, lengths: tuple[Lengths, ...]
 
 
 @pytest.mark.kernels
-@pytest.mark.parametrize("form", ["chunked", "recurrent"])
+@pytest.mark.parametrize("mask", [FULL, CAUSAL], ids=["full", "causal"])
+@pytest.mark.parametrize("lengths", [RAGGED, uniform(2, 20, 43), uniform(2, 43, 20)], ids=str)
+def test_parallel(seed: int, device: torch.device, lengths: tuple[Lengths, ...], mask: Mask) -> None:
+    _check(_problem(lengths, mask), PARALLEL, seed, device)
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("form", ["chunked", "recurrent", "parallel"])
 def test_odd_widths_and_groups(seed: int, device: torch.device, form: str) -> None:
     plan = replace(CHUNKED, form=form, head_dim_tile=32, v_head_dim_tile=16)
     _check(_problem(uniform(1, 7, 7), CAUSAL, (3, 1), 20, 11), plan, seed, device)
@@ -71,4 +79,4 @@ def test_odd_widths_and_groups(seed: int, device: torch.device, form: str) -> No
 @pytest.mark.kernels
 def test_refusals(device: torch.device) -> None:
     assert "window" in (linear.supports(_problem(RAGGED, Mask(True, 4)), device) or "")
-    assert "parallel" in (linear.supports(_problem(RAGGED, CAUSAL), device, replace(CHUNKED, form="parallel")) or "")
+    assert "24" in (linear.supports(_problem(RAGGED, CAUSAL), device, replace(CHUNKED, kv_tile=24)) or "")

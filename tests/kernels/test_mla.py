@@ -34,5 +34,13 @@ def test_row_tiles(agrees: Callable, heads: int, splits: int) -> None:
 
 
 @pytest.mark.kernels
+@pytest.mark.parametrize("mask", [FULL, CAUSAL], ids=["full", "causal"])
+def test_expanded_is_flash_attention_of_every_head(agrees: Callable, mask: Mask) -> None:
+    pytest.importorskip("roofline.kernels.flash")
+    plan = Plan("roofline/mla", 16, 16, 16 + 16, 16, form="expanded")
+    agrees(mla, _problem(uniform(2, 20, 35), mask), plan)
+
+
+@pytest.mark.kernels
 def test_without_rope(agrees: Callable) -> None:
     agrees(mla, _problem(uniform(2, 1, 20), latent=LatentKV(24, 0, 12, 12)), replace(PLAN, head_dim_tile=32), mla.dense)

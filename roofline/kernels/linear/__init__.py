@@ -8,7 +8,7 @@ tokens have added up to, where there are any. Recurrent (decode) reads ``state``
 import torch
 
 from roofline.kernels.inputs import TORCH_DTYPES, normal
-from roofline.kernels.linear import chunked, recurrent
+from roofline.kernels.linear import chunked, parallel, recurrent
 from roofline.kernels.protocol import Inputs
 from roofline.kernels.support import device_support
 from roofline.plan import MMA_ROWS, Plan, next_power_of_two
@@ -34,10 +34,9 @@ def supports(problem: Problem, device: torch.device, plan: Plan | None = None) -
         return f"heads wider than {WIDEST_HEAD}"
     if max(problem.q_tokens, problem.kv_tokens) > MOST_TOKENS:
         return f"more than {MOST_TOKENS} tokens"
-    if (plan.form if plan else default_form(problem)) not in ("chunked", "recurrent"):
-        return "no kernel runs the parallel form of linear attention"
-    if plan and (plan.kv_tile < MMA_ROWS or plan.kv_tile != next_power_of_two(plan.kv_tile)):
-        return f"chunks of {plan.kv_tile}: expected a power of two, at least {MMA_ROWS}"
+    for size in (plan.q_tile, plan.kv_tile) if plan else ():
+        if size < MMA_ROWS or size != next_power_of_two(size):
+            return f"a tile of {size}: expected a power of two, at least {MMA_ROWS}"
     return None
 
 
@@ -47,8 +46,10 @@ def default_form(problem: Problem) -> str:
 
 
 def state_tokens(problem: Problem, lengths: Lengths, form: str) -> int:
-    """Return how many tokens of a sequence enter the state: all (full mask, chunked), else those that came with its queries."""
-    return lengths.kv_len if problem.mask.is_full and form == "chunked" else min(lengths.q_len, lengths.kv_len)
+    """Return how many keys of a sequence are inputs: all, or those that came with its queries where a state has the rest."""
+    if form == "parallel" or (form == "chunked" and problem.mask.is_full):
+        return lengths.kv_len
+    return min(lengths.q_len, lengths.kv_len)
 
 
 def make_inputs(problem: Problem, seed: int, device: torch.device, form: str | None = None) -> Inputs:
@@ -81,6 +82,8 @@ def launch(inputs: Inputs, plan: Plan, out: torch.Tensor | None = None) -> torch
     out = torch.empty((*q.shape[:2], v.shape[-1]), dtype=q.dtype, device=q.device) if out is None else out
     if plan.form == "recurrent":
         recurrent.launch(inputs, plan, out)
+    elif plan.form == "parallel":
+        parallel.launch(inputs, plan, out)
     else:
         chunked.launch(inputs, plan, out)
     return out
@@ -95,11 +98,11 @@ def quadratic(inputs: Inputs, dtype: torch.dtype) -> torch.Tensor:
     """Return O by the quadratic form with every product rounded to ``dtype``."""
     problem, state = inputs.problem, inputs.tensors.get("state")
     q, k, v = (inputs.tensors[name].to(dtype) for name in "qkv")
-    form = "recurrent" if "state_out" in inputs.tensors else "chunked"
     out = torch.zeros((*q.shape[:2], v.shape[-1]), dtype=dtype, device=q.device)
     q_start = kv_start = sequence = 0
     for lengths in problem.lengths:
-        tokens = state_tokens(problem, lengths, form)
+        # Which keys are inputs is read off them: a state stands for the others.
+        tokens = state_tokens(problem, lengths, "parallel" if state is None else "recurrent")
         for _ in range(lengths.count):
             for head in range(problem.q_heads):
                 kv_head = head // problem.group
