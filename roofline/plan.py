@@ -176,6 +176,10 @@ DECODE_TILES: dict[str, dict[int, Tile]] = {
         128: Tile(64, 64, 4, 3, 1),
         2**30: Tile(64, 32, 4, 2, 1),
     },
+    "hopper": {
+        128: Tile(64, 64, 4, 3, 2),
+        2**30: Tile(64, 64, 8, 2, 2),
+    },
 }
 # A latent cache is wide for every problem; its tiles go by the packed rows of the shortest query. An accumulator of 64 rows by
 # 512 values needs the registers of eight warps, which fewer rows by 32 keys do not keep busy.
