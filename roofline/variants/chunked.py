@@ -30,7 +30,7 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     assert isinstance(kv, GroupedKV)
     q_chunk, kv_chunk = plan.q_chunk or DEFAULT_CHUNK[0], plan.kv_chunk or DEFAULT_CHUNK[1]
     heads, d, dv = problem.q_heads, kv.head_dim, kv.v_head_dim
-    launches = score_tiles = q_tiles = rows_run = keys_run = q_reads = kv_reads = 0
+    launches = score_tiles = q_tiles = rows_run = blank_rows = keys_run = q_reads = kv_reads = 0
     pairs_executed = elements = score_bytes = score_sectors = carried_rows = workspace = 0
     for lengths in problem.lengths:
         blocks = _blocks(problem, lengths, q_chunk, kv_chunk)
@@ -50,8 +50,10 @@ def cost(problem: Problem, plan: Plan) -> Cost:
             score_sectors += count * rows * sectors(problem.row_bytes(columns)) * heads
         # A q chunk with b blocks reads and writes what it carries b - 1 times, and writes O once.
         run_rows = sum(block.rows * block.count for block in blocks)
-        carried = (run_rows - _rows_with_keys(lengths, q_chunk)) * lengths.count if blocks else 0
+        rows_with_keys = _rows_with_keys(problem, lengths, q_chunk) if blocks else 0
+        carried = (run_rows - rows_with_keys) * lengths.count
         carried_rows += carried
+        blank_rows += (lengths.q_len - rows_with_keys) * lengths.count
         block_bytes = max((block.rows * problem.row_bytes(block.columns) for block in blocks), default=0)
         row_state = STATISTIC_BYTES + (4 * dv + STATISTIC_BYTES if carried else 0)
         chunk_rows = min(q_chunk, lengths.q_len)
@@ -70,11 +72,12 @@ def cost(problem: Problem, plan: Plan) -> Cost:
         once_scales = visible * problem.scale_row_bytes(width) + problem.scale_tensor_bytes
         return rows._replace(tensor_bytes=once), *(scale._replace(tensor_bytes=once_scales) for scale in scales)
 
+    # Rows of Q in chunks that run no block are an input still, and count once.
     q_read = Traffic(
         "Q",
         "input",
-        read_bytes_min=max(rows_run * heads, q_rows) * q_row,
-        sm_read_bytes=max(q_reads * heads, q_rows) * sectors(q_row),
+        read_bytes_min=(rows_run + blank_rows) * heads * q_row,
+        sm_read_bytes=(q_reads + blank_rows) * heads * sectors(q_row),
         tensor_bytes=q_rows * q_row,
     )
     scores = Launch(
@@ -138,6 +141,8 @@ def _blocks(problem: Problem, lengths: Lengths, q_chunk: int, kv_chunk: int) -> 
     return [kind for kind in kinds if kind.count]
 
 
-def _rows_with_keys(lengths: Lengths, q_chunk: int) -> int:
-    """Query rows in chunks that run at least one block; the chunks before key 0 run none."""
+def _rows_with_keys(problem: Problem, lengths: Lengths, q_chunk: int) -> int:
+    """Query rows in chunks that run at least one block; under a mask the chunks before key 0 run none."""
+    if problem.mask.is_full:
+        return lengths.q_len
     return lengths.q_len - max(lengths.q_len - lengths.kv_len, 0) // q_chunk * q_chunk
