@@ -203,6 +203,8 @@ def naive(problem: Problem, plan: Plan) -> tuple[dict[str, Bytes], dict[str, int
             sums["Q"] += q_len * q_row
             sums["O"] += q_len * o_row
             sums["O_sm"] += q_len * sector(o_row)
+            if kv_len == 0:  # an input that no tile uses counts once
+                sums["Q_sm"] += q_len * sector(q_row)
             for queries in blocks(q_len, plan.q_tile):
                 value_ctas += 1
                 sums["V_sm"] += kv_len * sector(v_row)
@@ -251,6 +253,9 @@ def chunked(problem: Problem, plan: Plan) -> tuple[dict[str, Bytes], dict[str, i
         for queries in blocks(q_len, plan.q_chunk):
             run = tiles_run(problem.mask, q_len, kv_len, queries, plan.kv_chunk)
             carries |= len(run) > 1
+            if not run:  # an input that no block uses counts once
+                sums["Q"] += heads * len(queries) * q_row
+                sums["Q_sm"] += heads * len(queries) * sector(q_row)
             sums["carry"] += heads * max(len(run) - 1, 0) * len(queries) * (4 * kv.v_head_dim + 8)
             for keys in run:
                 launches += 1

@@ -85,14 +85,13 @@ def _absorbed(problem: Problem, plan: Plan, kv: LatentKV) -> Cost:
         return attended
     up, down = projections(problem, plan).launches
     rows = problem.q_tokens * problem.q_heads
-    split_rows = max(packed.split_rows, rows)
 
     def rename(traffic: Traffic) -> tuple[Traffic, ...]:
         if traffic.tensor == "Q":
             latent, rope = problem.row_bytes(kv.latent_dim), problem.row_bytes(kv.rope_dim)
             return (
-                Traffic("Q_latent", "intermediate", rows * latent, 0, split_rows * sectors(latent)),
-                Traffic("Q_rope", "input", rows * rope, 0, split_rows * sectors(rope)),
+                Traffic("Q_latent", "intermediate", rows * latent, 0, packed.q_reads * sectors(latent)),
+                Traffic("Q_rope", "input", rows * rope, 0, packed.q_reads * sectors(rope)),
             )
         if traffic.tensor == "O":
             return (traffic._replace(tensor="O_latent", role="intermediate"),)

@@ -26,14 +26,14 @@ def cost(problem: Problem, plan: Plan) -> Cost:
         elements += count * q_len * kv_len * heads
         score_bytes += count * q_len * problem.row_bytes(kv_len) * heads
         score_sectors += count * q_len * sectors(problem.row_bytes(kv_len)) * heads
-        q_reads += count * q_len * columns * heads  # each output tile reads its rows of Q ...
+        q_reads += count * q_len * max(columns, 1) * heads  # each output tile reads its rows of Q (without keys: once) ...
         kv_reads += count * kv_len * rows * heads  # ... and its rows of K
     q_row, o_row = problem.row_bytes(d), problem.row_bytes(dv)
-    q_read = Traffic("Q", "input", q_rows * q_row, 0, max(q_reads, q_rows) * sectors(q_row))
+    q_read = Traffic("Q", "input", q_rows * q_row, 0, q_reads * sectors(q_row))
     o_write = Traffic("O", "output", 0, q_rows * o_row, 0, q_rows * sectors(o_row))
     score_sharing = Sharing(problem.batch * kv.heads, max(ceil_div(score_tiles, problem.batch * kv.heads), 1))
     value_sharing = Sharing(problem.batch * kv.heads, max(ceil_div(q_tiles, problem.batch * kv.heads), 1))
-    keys = cached_tensor(problem, "K", d, problem.kv_tokens * kv.heads, kv_reads, q_tiles, score_sharing)
+    keys = cached_tensor(problem, "K", d, problem.kv_tokens * kv.heads, kv_reads, score_tiles, score_sharing)
     values = cached_tensor(problem, "V", dv, problem.kv_tokens * kv.heads, kv_reads, q_tiles, value_sharing)
 
     def read(tensor: str) -> Traffic:

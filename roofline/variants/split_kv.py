@@ -21,6 +21,7 @@ class PackedRows(NamedTuple):
 
     ``ctas``: row tiles times their splits with work (at least one); ``tiles``: q x kv tiles; ``executed_pairs``: pairs of those
     tiles run whole; ``kv_rows``: rows of K that they load; ``split_rows``: query rows times the splits that work on them;
+    ``q_reads``: query rows as CTAs read them, once where no split works on them;
     ``lse_sectors``: bytes that a combine reads of the log-sum-exps of all rows, in sectors.
     """
 
@@ -29,6 +30,7 @@ class PackedRows(NamedTuple):
     executed_pairs: int
     kv_rows: int
     split_rows: int
+    q_reads: int
     lse_sectors: int
 
 
@@ -76,7 +78,7 @@ def packed_attention(
         exp_ops=pairs,
         vector_ops=4 * executed_pairs,
         # Every split of a row tile reads its rows of Q.
-        traffic=(Traffic("Q", "input", q_rows * q_row, 0, max(split_rows, q_rows) * sectors(q_row)), *reads, *written),
+        traffic=(Traffic("Q", "input", q_rows * q_row, 0, packed.q_reads * kv_heads * sectors(q_row)), *reads, *written),
     )
     if plan.splits == 1:
         return Cost((attention,))
@@ -94,7 +96,7 @@ def packed_attention(
 
 def count_packed(problem: Problem, plan: Plan, per_sequence: Callable[[Lengths, int], None] | None = None) -> PackedRows:
     """Count tiles, rows and splits of a packed launch; ``per_sequence`` is told each run and the tiles of one sequence."""
-    ctas = tiles = executed = kv_rows = split_rows = lse_sectors = 0
+    ctas = tiles = executed = kv_rows = split_rows = q_reads = lse_sectors = 0
     for lengths in problem.lengths:
         q_len, kv_len, count = lengths
         counted = problem.mask.tile_count(q_len, kv_len, plan.q_tile, plan.kv_tile, problem.group)
@@ -108,8 +110,9 @@ def count_packed(problem: Problem, plan: Plan, per_sequence: Callable[[Lengths, 
             splits = working_splits(tiles_of_row, plan.splits)
             ctas += count * row_tiles * max(splits, 1)
             split_rows += count * row_tiles * rows_of_tile * splits
+            q_reads += count * row_tiles * rows_of_tile * max(splits, 1)
             lse_sectors += count * row_tiles * rows_of_tile * sectors(PARTIAL_BYTES * splits)
-    return PackedRows(ctas, tiles, executed, kv_rows, split_rows, lse_sectors)
+    return PackedRows(ctas, tiles, executed, kv_rows, split_rows, q_reads, lse_sectors)
 
 
 def workspace_row_bytes(splits: int, d_v: int) -> int:
