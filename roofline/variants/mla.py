@@ -44,7 +44,7 @@ def projections(problem: Problem, plan: Plan) -> Cost:
             ),
             workspace_bytes=2 * rows * heads * elements(kv.latent_dim),
         )  # fmt: skip
-    rows = problem.kv_tokens
+    rows = problem.visible_keys
     return Cost(
         (
             _projection(
