@@ -50,8 +50,7 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Cost:
     d, dv, chunk = kv.head_dim, kv.v_head_dim, plan.kv_tile
     causal = problem.mask.causal
     state_flops, output_flops = _useful_flops(problem, kv)
-    kv_chunks = q_chunks = 0
-    has_history = False
+    kv_chunks = q_chunks = pasts = 0
     for q_len, kv_len, count in problem.lengths:
         if causal:  # chunks of queries, of which the first may come before any key
             tokens = min(q_len, kv_len)
@@ -59,7 +58,7 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Cost:
         else:
             kv_chunks += count * ceil_div(kv_len, chunk)
         q_chunks += count * ceil_div(q_len, chunk)
-        has_history |= causal and kv_len > q_len
+        pasts += count if causal and kv_len > q_len else 0  # sequences that start from the state of their past
     heads, kv_rows, q_rows = problem.q_heads, _state_tokens(problem) * kv.heads, problem.q_tokens * problem.q_heads
     state = d * dv * STATE_BYTES
     stored = (kv_chunks if causal else problem.batch) * kv.heads  # states before each chunk, or the one that all queries see
@@ -68,7 +67,8 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Cost:
     ctas = q_chunks * kv.heads
     keys = cached_tensor(problem, "K", d, kv_rows, kv_rows, problem.batch * kv.heads, None)
     values = cached_tensor(problem, "V", dv, kv_rows, kv_rows, problem.batch * kv.heads, None)
-    history = (_read_state(problem, kv),) if has_history else ()
+    past = pasts * kv.heads * state
+    history = (Traffic("state", "input", past, 0, past),) if past else ()
     states = Launch(
         "states",
         ctas=problem.batch * kv.heads,
@@ -115,14 +115,9 @@ def _recurrent(problem: Problem, kv: GroupedKV) -> Cost:
             Traffic("Q", "input", q_rows * q_row, 0, q_rows * sectors(q_row)),
             *cached_tensor(problem, "K", d, rows, rows, ctas, None),
             *cached_tensor(problem, "V", dv, rows, rows, ctas, None),
-            _read_state(problem, kv),
+            Traffic("state", "input", state, 0, state),
             Traffic("state_out", "output", 0, state, 0, state),
             Traffic("O", "output", 0, q_rows * o_row, 0, q_rows * sectors(o_row)),
         ),
     )
     return Cost((launch,))
-
-
-def _read_state(problem: Problem, kv: GroupedKV) -> Traffic:
-    state = state_bytes(problem, kv)
-    return Traffic("state", "input", state, 0, state)
