@@ -25,9 +25,7 @@ def test_pairs_and_visible_keys_equal_a_loop(mask: Mask, lengths: tuple[int, int
 @given(mask=masks, lengths=lengths, q_tile=st.integers(1, 9), kv_tile=st.integers(1, 9), group=st.integers(1, 4))
 def test_tiles_equal_a_loop(mask: Mask, lengths: tuple[int, int], q_tile: int, kv_tile: int, group: int) -> None:
     q_len, kv_len = lengths
-    run = [
-        counting.tiles_run(mask, q_len, kv_len, queries, kv_tile) for _, queries in counting.row_tiles(q_len, group, q_tile)
-    ]
+    run = [counting.tiles_run(mask, q_len, kv_len, queries, kv_tile) for _, queries in counting.row_tiles(q_len, group, q_tile)]
     expected = TileCount(len(run), sum(map(len, run)), sum(len(keys) for tiles in run for keys in tiles))
     assert mask.tile_count(q_len, kv_len, q_tile, kv_tile, group) == expected
 

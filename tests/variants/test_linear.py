@@ -88,3 +88,9 @@ def test_linear_in_n_where_softmax_attention_is_quadratic() -> None:
 def test_a_window_is_refused(form: str) -> None:
     with pytest.raises(InputError, match="--window"):
         cost(grouped(1, 1, 64, [(8, 8)], Mask(True, 4)), plan(form))
+
+
+def test_only_sequences_with_a_past_read_its_state() -> None:
+    both = cost(grouped(1, 1, 64, [(128, 128), (128, 1128)], CAUSAL, dv=32), plan("chunked"))
+    (state,) = [t for t in both.launches[0].traffic if t.tensor == "state"]
+    assert state.read_bytes_min == STATE

@@ -58,9 +58,7 @@ def test_absorbed_with_splits() -> None:
     assert counted.workspace_bytes == partial + sums
 
 
-@pytest.mark.parametrize(
-    ("kv_dtype", "token", "tensor"), [("fp8", 576, 4), ("int8", 576 + 4, 0), ("int4", 288 + 18 * 2, 0)]
-)
+@pytest.mark.parametrize(("kv_dtype", "token", "tensor"), [("fp8", 576, 4), ("int8", 576 + 4, 0), ("int4", 288 + 18 * 2, 0)])
 def test_the_cache_is_stored_in_the_kv_dtype_rope_included(kv_dtype: str, token: int, tensor: int) -> None:
     counted = cost(problem(1, 4096, kv_dtype=DTYPES[kv_dtype]), absorbed())
     assert counted.hbm_bytes_min == 16 * 576 * 2 + 4096 * token + tensor + 16 * 512 * 2

@@ -75,7 +75,7 @@ def test_a_shared_prefix_outside_the_window_saves_nothing() -> None:
 
 
 def test_the_shared_part_of_unequal_windows_is_that_of_the_widest_view() -> None:
-    # Window 600 over 1024 and 700 tokens: keys 424 - 1023 and 100 - 699 are seen. Of the 512 shared, 88 and 412: 412 are distinct.
+    # Window 600 over 1024 and 700 tokens: keys 424 - 1023 and 100 - 699 are seen, 88 and 412 of the 512 shared: 412 distinct.
     alone = grouped(1, 1, 64, [(1, 1024), (1, 700)], Mask(True, 600), page_size=16)
     shared = replace(alone, shared_prefix=512)
     assert cost(alone, plan()).hbm_bytes_min - cost(shared, plan()).hbm_bytes_min == 88 * 2 * 128
