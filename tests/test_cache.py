@@ -1,0 +1,136 @@
+"""The L2 model against what counters of an H200 (132 SMs, 60 MiB of L2) read, within stated tolerances."""
+
+from dataclasses import replace
+
+import pytest
+
+from roofline.cache import CLEAN_REREAD, DIRTY_READ, DIRTY_WRITE, SHARED_READ, HbmTraffic, Ramp, hbm_traffic
+from roofline.cost import Cost
+from roofline.masks import CAUSAL, FULL, Mask
+from roofline.plan import Plan
+from roofline.problem import GroupedKV, Problem, uniform
+from roofline.profiles import load
+from roofline.variants import VARIANTS
+
+H200 = load("h200-sxm-141gb")
+L2 = 60 * 2**20
+
+
+def predicted(variant: str, problem: Problem, d: int = 128, **more: object) -> tuple[Cost, HbmTraffic]:
+    """With tiles of 128 and one CTA a SM, as the measured kernels ran."""
+    q_tile = 16 if problem.is_decode else 128
+    cost = VARIANTS[variant](problem, Plan("test", q_tile, 128, d, d, **more))  # type: ignore[arg-type]
+    return cost, hbm_traffic(cost, H200)
+
+
+def square(batch: int, heads: int, n: int, d: int = 128, mask: Mask = FULL) -> Problem:
+    return Problem(heads, GroupedKV(heads, d, d), uniform(batch, n, n), mask)
+
+
+def reads(traffic: HbmTraffic) -> int:
+    return sum(entry.read_bytes for launch in traffic.launches for entry in launch)
+
+
+def writes(traffic: HbmTraffic) -> int:
+    return sum(entry.write_bytes for launch in traffic.launches for entry in launch)
+
+
+def least_reads(cost: Cost) -> int:
+    return sum(traffic.read_bytes_min for launch in cost.launches for traffic in launch.traffic)
+
+
+@pytest.mark.parametrize(
+    ("batch", "heads", "n", "mask", "measured", "tolerance"),
+    [
+        (4, 16, 4096, FULL, 1.00, 0.005),  # K+V of the heads in flight fit
+        (4, 16, 16384, FULL, 1.02, 0.025),
+        (1, 4, 65536, FULL, 3.5, 0.02),
+        (1, 2, 131072, FULL, 6.0, 0.02),
+        (1, 2, 131072, CAUSAL, 3.1, 0.03),
+    ],
+)
+def test_reads_of_flash_prefill_over_their_minimum(
+    batch: int, heads: int, n: int, mask: Mask, measured: float, tolerance: float
+) -> None:
+    cost, traffic = predicted("flash", square(batch, heads, n, mask=mask))
+    assert reads(traffic) / least_reads(cost) == pytest.approx(measured, rel=tolerance)
+    assert writes(traffic) == batch * heads * n * 128 * 2  # O once
+
+
+def test_waves_and_the_heads_they_touch_are_integers() -> None:
+    """4 heads of 512 q tiles are 2048 CTAs, 16 waves of 132; 3 of them reach into a second head: 19 streams of one head's K+V."""
+    cost, traffic = predicted("flash", square(1, 4, 65536))
+    head = 2 * 65536 * 128 * 2
+    assert reads(traffic) - 4 * 65536 * 128 * 2 == 19 * head
+    assert "16 waves" in traffic.reasons[0]
+    # Two CTAs a SM halve the waves: 8 waves of 264, 3 of which reach into a second head.
+    two = Cost(tuple(replace(launch, ctas_per_sm=2) for launch in cost.launches))
+    assert reads(hbm_traffic(two, H200)) - 4 * 65536 * 128 * 2 == 11 * head
+
+
+@pytest.mark.parametrize(
+    ("heads", "read_mb", "write_mb"),
+    [(1, 0.79, 0.28), (2, 1.6, 22), (4, 30, 68), (8, 125, 137), (16, 273, 273), (64, 1124, 1092)],
+)
+def test_naive_attention_keeps_in_l2_what_fits(heads: int, read_mb: float, write_mb: float) -> None:
+    """n 2048, d 64: a head's S is 8.4 MB. Within 20 % of the counters, and 3 % from 16 heads on."""
+    cost, traffic = predicted("naive", square(1, heads, 2048, 64), 64, passes=3)
+    tolerance = 0.2 if heads < 16 else 0.03
+    assert reads(traffic) == pytest.approx(read_mb * 1e6, rel=tolerance)
+    assert writes(traffic) == pytest.approx(write_mb * 1e6, rel=tolerance)
+    if heads == 64:  # only now the textbook count
+        assert traffic.hbm_bytes == pytest.approx(cost.hbm_bytes_cold, rel=0.01)
+    if heads <= 2:
+        assert traffic.hbm_bytes < cost.hbm_bytes_cold / 3
+        assert "S stays in L2 between its launches" in traffic.reasons
+
+
+def test_decode_reads_k_and_v_once() -> None:
+    """Batch 32, 8 KV heads, 8192 keys: 1073.7 MB computed, 1075.8 MB counted."""
+    problem = Problem(32, GroupedKV(8, 128, 128), uniform(32, 1, 8192))
+    _, traffic = predicted("split-kv", problem, splits=1, packed=True)
+    k_and_v = traffic.launches[0][1].read_bytes + traffic.launches[0][2].read_bytes
+    assert k_and_v == 2 * 32 * 8192 * 8 * 128 * 2 == 1_073_741_824
+    assert k_and_v == pytest.approx(1075.8e6, rel=0.003)
+
+
+@pytest.mark.parametrize(
+    ("ramp", "curve"),
+    [
+        (SHARED_READ, {20: 0, 28: 0.1, 32: 11, 36: 30, 40: 40, 48: 48, 56: 56, 64: 64}),
+        (CLEAN_REREAD, {20: 0, 28: 0, 32: 0, 36: 0, 40: 0, 48: 2.7, 56: 52, 64: 64}),
+        (DIRTY_READ, {20: 0, 28: 0, 32: 0, 36: 0.3, 40: 0.9, 48: 22, 56: 44, 64: 58}),
+        (DIRTY_WRITE, {20: 0.1, 28: 1.6, 32: 8.7, 36: 22, 40: 34, 48: 48, 56: 56, 64: 64}),
+    ],
+)
+def test_ramps_follow_the_measured_curves(ramp: Ramp, curve: dict[int, float]) -> None:
+    """MB of DRAM traffic per pass over a buffer of the given MB, within 12 % of the buffer."""
+    for megabytes, missed in curve.items():
+        assert ramp.miss(megabytes * 1e6, L2) * megabytes == pytest.approx(missed, abs=0.12 * megabytes)
+
+
+def test_a_ramp_grows_from_none_to_all() -> None:
+    ramp = Ramp(0.4, 0.6)
+    assert [ramp.miss(share * L2, L2) for share in (0, 0.4, 0.5, 0.6, 9)] == pytest.approx([0, 0, 0.5, 1, 1])
+    assert ramp.mean_miss(0.5 * L2, 0.5 * L2, L2) == pytest.approx(0.5)
+    assert ramp.mean_miss(0.4 * L2, 0.6 * L2, L2) == pytest.approx(0.5)
+    assert ramp.mean_miss(0, 0.8 * L2, L2) == pytest.approx((0.5 * 0.2 + 0.2) / 0.8)
+
+
+def test_without_a_known_l2_every_launch_starts_cold_and_the_reason_says_so() -> None:
+    cost, _ = predicted("naive", square(1, 1, 2048, 64), 64, passes=3)
+    traffic = hbm_traffic(cost, replace(H200, l2_bytes=None))
+    assert traffic.hbm_bytes == cost.hbm_bytes_cold
+    assert traffic.reasons == ("the L2 size of this device is unknown: every launch is counted from a cold cache",)
+
+
+def test_an_infinite_cache_moves_the_minimum() -> None:
+    for variant, more in (("naive", {"passes": 3}), ("flash", {}), ("split-kv", {"splits": 8, "packed": True})):
+        cost, _ = predicted(variant, square(1, 8, 2048), **more)
+        assert hbm_traffic(cost, replace(H200, l2_bytes=2**50)).hbm_bytes == cost.hbm_bytes_min
+
+
+def test_without_a_known_sm_count_there_are_no_waves_to_count() -> None:
+    cost, _ = predicted("flash", square(1, 4, 65536))
+    assert hbm_traffic(cost, replace(H200, sm_count=None)).hbm_bytes == cost.hbm_bytes_min
+
