@@ -53,7 +53,7 @@ class Ramp(NamedTuple):
 
 
 # Read off an H200: MB of DRAM traffic per pass over a buffer; 62.9 MB of L2.
-SHARED_READ = Ramp(0.46, 0.55)  # a buffer that every SM reads: 0 % at 28 MB, 34 % at 32, 83 % at 36 with nothing else around
+SHARED_READ = Ramp(0.465, 0.593)  # a buffer that every SM reads: 0 % at 28 MB, 34 % at 32, 83 % at 36, all at 40
 CLEAN_REREAD = Ramp(0.76, 0.91)  # each SM rereads its own slice: 6 % at 48 MB, 93 % at 56
 DIRTY_READ = Ramp(0.63, 1.02)  # written, then read: 2 % at 40 MB, 46 % at 48, 90 % at 64
 DIRTY_WRITE = Ramp(0.43, 0.66)  # written over and over: 6 % at 28 MB, 61 % at 36, all at 48

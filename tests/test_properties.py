@@ -191,7 +191,8 @@ def test_work_is_linear_in_the_batch_at_a_fixed_plan(data: st.DataObject, formed
     alone, together = VARIANTS[variant](one, plan), VARIANTS[variant](many, plan)
     for name in ("flops", "flops_executed", "exp_ops", "vector_ops"):
         assert getattr(together, name) == times * getattr(alone, name)
-    assert together.sm_bytes == times * alone.sm_bytes
+    if one.scale_tensor_bytes == 0 or one.kv_tokens:  # a scale of no keys at all is read once
+        assert together.sm_bytes == times * alone.sm_bytes
     if one.scale_tensor_bytes == 0:
         assert together.hbm_bytes_min == times * alone.hbm_bytes_min
         assert together.hbm_bytes_cold == times * alone.hbm_bytes_cold
