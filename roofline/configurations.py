@@ -13,7 +13,18 @@ from roofline.dtypes import compute_dtype, kv_dtype
 from roofline.errors import InputError
 from roofline.masks import Mask
 from roofline.plan import Choices
-from roofline.problem import DECODE_MAX_Q_LEN, GroupedKV, LatentKV, Lengths, Problem, ragged, uniform
+from roofline.problem import (
+    DECODE_MAX_Q_LEN,
+    MAX_BATCH,
+    MAX_LENGTH,
+    MAX_WIDTH,
+    GroupedKV,
+    LatentKV,
+    Lengths,
+    Problem,
+    ragged,
+    uniform,
+)
 
 Phase = Literal["prefill", "decode"]
 PHASES: tuple[Phase, ...] = ("prefill", "decode")
@@ -103,7 +114,7 @@ class Request:
     phase: Phase | None = None
 
     def __post_init__(self) -> None:
-        """Reject options that contradict each other; sizes are checked by the problem they make."""
+        """Reject options that contradict each other, and sizes that no problem checks under the name the user typed."""
         if self.n is not None and self.kv_len is not None and self.n != self.kv_len:
             raise InputError(f"--n {self.n} and --kv-len {self.kv_len} contradict each other: give one of them")
         if self.kv_lens is not None:
@@ -114,9 +125,16 @@ class Request:
                 raise InputError(f"--batch {self.batch} contradicts the {len(self.kv_lens)} lengths of --kv-lens")
             if not self.kv_lens or not any(self.kv_lens):
                 raise InputError("--kv-lens: expected at least one sequence with keys")
-        for option, size in (("--n", self.n), ("--kv-len", self.kv_len), ("--batch", self.batch)):
-            if size is not None and size < 1:
-                raise InputError(f"{option} {size}: expected a whole number from 1")
+        for option, size, least, most in (
+            ("--n", self.n, 1, MAX_LENGTH),
+            ("--kv-len", self.kv_len, 1, MAX_LENGTH),
+            ("--kv-lens", max(self.kv_lens or (0,)), 0, MAX_LENGTH),
+            ("--batch", self.batch, 1, MAX_BATCH),
+            ("--latent-dim", self.latent_dim, 1, MAX_WIDTH),  # also where no configuration of the request has a latent
+            ("--rope-dim", self.rope_dim, 0, MAX_WIDTH),
+        ):
+            if size is not None and not least <= size <= most:
+                raise InputError(f"{option} {size}: expected a whole number from {least} to {most}")
         if self.kv_dtype is not None:
             kv_dtype(self.kv_dtype)
         for variant in self.variants or ():
