@@ -268,6 +268,7 @@ def problem_dict(problem: Problem) -> dict[str, Any]:
         "page_size": problem.page_size,
         "max_len": problem.max_len,
         "shared_prefix": problem.shared_prefix,
+        "mla_projections": problem.mla_projections,
         "layers": problem.layers,
     }
     return common

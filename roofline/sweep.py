@@ -5,9 +5,10 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from roofline.analysis import Conventions, Result, analyze
+from roofline.analysis import Conventions, Result, analyze, kv_cache_bytes, kv_cache_bytes_allocated
 from roofline.configurations import Request, configurations
 from roofline.errors import InputError
+from roofline.problem import LatentKV
 from roofline.profiles.profile import Profile
 from roofline.units import parse_count
 
@@ -15,9 +16,10 @@ MOST_STEPS = 10_000_000  # values on one axis
 
 # What a row of a sweep shows; every size that a user can sweep is among them.
 COLUMNS = (
-    "configuration", "phase", "batch", "q_len", "kv_len", "q_heads", "kv_heads", "head_dim", "v_head_dim", "window",
-    "page_size", "dtype", "kv_dtype", "splits", "flops", "flops_executed", "hbm_bytes", "hbm_bytes_min", "hbm_bytes_cold",
-    "sm_bytes", "intensity", "ridge", "bound", "time_s", "attainable_flop_per_s", "sms_used", "workspace_bytes",
+    "configuration", "phase", "batch", "q_len", "kv_len", "q_heads", "kv_heads", "head_dim", "v_head_dim", "latent_dim",
+    "rope_dim", "window", "page_size", "max_len", "shared_prefix", "layers", "dtype", "kv_dtype", "passes", "splits", "flops",
+    "flops_executed", "hbm_bytes", "hbm_bytes_min", "hbm_bytes_cold", "sm_bytes", "intensity", "ridge", "bound", "time_s",
+    "attainable_flop_per_s", "sms_used", "kv_cache_bytes", "kv_cache_bytes_allocated", "workspace_bytes",
 )  # fmt: skip
 
 
@@ -45,7 +47,8 @@ def row(result: Result) -> tuple[Any, ...]:
     """The figures of one result in the order of ``COLUMNS``."""
     problem, prediction, cost, plan = result.configuration.problem, result.prediction, result.cost, result.plan
     longest = max(problem.lengths, key=lambda lengths: lengths.kv_len)
-    hbm = prediction.levels["hbm"]
+    hbm, kv, variant = prediction.levels["hbm"], problem.kv, result.configuration.variant
+    latent, rope = (kv.latent_dim, kv.rope_dim) if isinstance(kv, LatentKV) else (None, None)
     return (
         result.configuration.name,
         result.configuration.phase,
@@ -54,12 +57,18 @@ def row(result: Result) -> tuple[Any, ...]:
         longest.kv_len,
         problem.q_heads,
         problem.kv_heads,
-        problem.kv.head_dim,
-        problem.kv.v_head_dim,
+        kv.head_dim,
+        kv.v_head_dim,
+        latent,
+        rope,
         problem.mask.window,
         problem.page_size,
+        problem.max_len,
+        problem.shared_prefix,
+        problem.layers,
         problem.dtype.name,
         problem.kv_dtype.name,
+        plan.passes,
         plan.splits,
         result.flops,
         cost.flops_executed,
@@ -73,6 +82,8 @@ def row(result: Result) -> tuple[Any, ...]:
         prediction.time_s,
         result.attainable_flop_per_s,
         prediction.sms_used,
+        kv_cache_bytes(variant, problem),
+        kv_cache_bytes_allocated(variant, problem),
         cost.workspace_bytes,
     )
 

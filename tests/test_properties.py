@@ -120,9 +120,9 @@ def test_as_many_kv_heads_as_query_heads_is_mha(data: st.DataObject, variant: st
     """A group of query heads moves the K and V of one head; with groups of one, each head pays for its own."""
     problem = data.draw(problems(variant))
     assert isinstance(problem.kv, GroupedKV)
-    mha = replace(problem, kv=replace(problem.kv, heads=problem.q_heads))
+    mha = replace(problem, kv=problem.kv._replace(heads=problem.q_heads))
     plan = choose(variant, "test", problem, H100)
-    one_head = replace(problem, q_heads=1, kv=replace(problem.kv, heads=1))
+    one_head = replace(problem, q_heads=1, kv=problem.kv._replace(heads=1))
     together, alone = VARIANTS[variant](mha, plan), VARIANTS[variant](one_head, plan)
     assert together.flops == problem.q_heads * alone.flops
     tensor = 2 * problem.scale_tensor_bytes * (problem.q_heads - 1)  # an fp8 scale belongs to the tensor of all heads
@@ -161,7 +161,7 @@ def test_one_split_is_unsplit_plus_nothing(data: st.DataObject, variant: str) ->
     # With a query head a KV head, and one tile for all its rows, it is flash decode.
     flash_plan = replace(plan, packed=False)
     assert isinstance(problem.kv, GroupedKV)
-    mha = replace(problem, kv=replace(problem.kv, heads=problem.q_heads))
+    mha = replace(problem, kv=problem.kv._replace(heads=problem.q_heads))
     flash, unsplit = VARIANTS["flash"](mha, flash_plan), VARIANTS["split-kv"](mha, flash_plan)
     assert (flash.hbm_bytes_min, flash.sm_bytes) == (unsplit.hbm_bytes_min, unsplit.sm_bytes)
     assert (flash.flops, flash.flops_executed) == (unsplit.flops, unsplit.flops_executed)
