@@ -133,4 +133,3 @@ def test_an_infinite_cache_moves_the_minimum() -> None:
 def test_without_a_known_sm_count_there_are_no_waves_to_count() -> None:
     cost, _ = predicted("flash", square(1, 4, 65536))
     assert hbm_traffic(cost, replace(H200, sm_count=None)).hbm_bytes == cost.hbm_bytes_min
-
