@@ -58,7 +58,7 @@ def test_reads_of_flash_prefill_over_their_minimum(
 
 
 def test_waves_and_the_heads_they_touch_are_integers() -> None:
-    """4 heads of 512 q tiles are 2048 CTAs, 16 waves of 132; 3 of them reach into a second head: 19 streams of one head's K+V."""
+    """4 heads of 512 q tiles are 2048 CTAs, 16 waves of 132; 3 of them reach into a second head: K+V of 19 heads."""
     cost, traffic = predicted("flash", square(1, 4, 65536))
     head = 2 * 65536 * 128 * 2
     assert reads(traffic) - 4 * 65536 * 128 * 2 == 19 * head

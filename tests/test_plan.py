@@ -1,0 +1,115 @@
+"""Launch choices: tiles, padding and splits."""
+
+from dataclasses import replace
+
+import pytest
+
+from roofline.errors import InputError
+from roofline.masks import Mask
+from roofline.plan import Choices, Plan, choose, next_power_of_two, padded_width
+from roofline.problem import GroupedKV, LatentKV, Lengths, Problem, uniform
+from roofline.profiles import load
+
+H100 = load("h100-sxm5-80gb")  # 132 SMs
+MLA = Problem(16, LatentKV(512, 64, 128, 128), uniform(1, 1, 4096))
+
+
+def prefill(d: int = 128, dv: int | None = None) -> Problem:
+    return Problem(32, GroupedKV(8, d, d if dv is None else dv), uniform(1, 4096, 4096))
+
+
+def decode(kv_len: int = 131072, batch: int = 1, heads: int = 32, kv_heads: int = 8) -> Problem:
+    return Problem(heads, GroupedKV(kv_heads, 128, 128), uniform(batch, 1, kv_len))
+
+
+@pytest.mark.parametrize(
+    ("width", "padded"), [(1, 16), (16, 16), (17, 32), (64, 64), (72, 128), (96, 128), (128, 128), (192, 256)]
+)
+def test_head_sizes_are_padded_to_a_power_of_two(width: int, padded: int) -> None:
+    assert padded_width(width) == padded
+    plan = choose("flash", "test", prefill(width), H100)
+    assert (plan.head_dim_tile, plan.v_head_dim_tile) == (padded, padded)
+
+
+def test_next_power_of_two() -> None:
+    assert [next_power_of_two(value) for value in (1, 2, 3, 4, 5, 64, 65)] == [1, 2, 4, 4, 8, 64, 128]
+
+
+def test_prefill_tiles_are_128_by_128_up_to_d_128() -> None:
+    for d in (64, 96, 128):
+        plan = choose("flash", "test", prefill(d), H100)
+        assert (plan.q_tile, plan.kv_tile, plan.splits, plan.packed) == (128, 128, 1, False)
+    wide = choose("flash", "test", prefill(256), H100)
+    assert wide.q_tile * wide.kv_tile < 128 * 128  # it would not fit the chip
+
+
+@pytest.mark.parametrize("variant", ["naive", "chunked", "flash", "split-kv", "paged", "linear"])
+def test_a_tile_can_be_set(variant: str) -> None:
+    plan = choose(variant, "test", prefill(), H100, Choices(tile=(64, 32)))
+    assert (plan.q_tile, plan.kv_tile) == (64, 32)
+
+
+def test_mla_pads_latent_and_rope_apart() -> None:
+    absorbed = choose("mla", "test", MLA, H100)
+    assert (absorbed.form, absorbed.head_dim_tile, absorbed.v_head_dim_tile, absorbed.packed) == ("absorbed", 576, 512, True)
+    expanded = choose("mla", "test", replace(MLA, lengths=uniform(1, 64, 64)), H100)
+    assert (expanded.form, expanded.head_dim_tile, expanded.v_head_dim_tile) == ("expanded", 192, 128)
+    assert choose("mla", "test", MLA, H100, Choices(form="expanded")).form == "expanded"
+
+
+def test_linear_is_chunked_in_prefill_and_recurrent_in_decode() -> None:
+    assert choose("linear", "test", prefill(), H100).form == "chunked"
+    assert choose("linear", "test", decode(), H100).form == "recurrent"
+
+
+def test_decode_is_up_to_8_queries_unless_said_otherwise() -> None:
+    rows = [choose("flash", "test", replace(prefill(), lengths=uniform(1, q, 4096)), H100).q_tile for q in (1, 8, 9)]
+    assert rows == [16, 16, 128]
+    assert choose("flash", "test", decode(), H100, Choices(decode=False)).q_tile == 128
+
+
+def test_splits_fill_the_sms_once() -> None:
+    # 2048 tiles of 64 for each of 8 KV heads: 132 // 8 = 16 splits of 128 tiles.
+    assert choose("split-kv", "test", decode(), H100).splits == 16
+    assert choose("split-kv", "test", decode(heads=1, kv_heads=1), H100).splits in range(120, 133)
+    assert choose("split-kv", "test", decode(batch=64), H100).splits == 1  # 512 CTAs fill the device as they are
+
+
+def test_no_more_splits_than_tiles() -> None:
+    assert choose("split-kv", "test", decode(kv_len=100), H100).splits == 2
+    assert choose("split-kv", "test", decode(kv_len=1), H100).splits == 1
+    windowed = replace(decode(), mask=Mask(True, 128))
+    assert choose("split-kv", "test", windowed, H100).splits <= 3
+
+
+def test_a_batch_of_unequal_lengths_is_split_for_its_longest() -> None:
+    one_long = replace(decode(), lengths=(Lengths(1, 131072, 1), Lengths(1, 64, 31)))
+    assert choose("split-kv", "test", one_long, H100).splits >= 15
+    assert choose("split-kv", "test", replace(decode(), lengths=(Lengths(1, 0, 4),)), H100).splits == 1
+
+
+def test_splits_can_be_set_and_need_a_known_sm_count() -> None:
+    assert choose("split-kv", "test", decode(), H100, Choices(splits=5)).splits == 5
+    assert choose("split-kv", "test", decode(), replace(H100, sm_count=None)).splits == 1
+
+
+def test_rows_of_a_tile_as_launched() -> None:
+    packed = Plan("test", 64, 64, 128, 128, packed=True)
+    assert [packed.tile_rows(rows) for rows in (1, 16, 17, 64, 65)] == [16, 16, 32, 64, 64]
+    assert [packed.rows_executed(rows) for rows in (1, 65, 200)] == [16, 128, 256]
+    assert replace(packed, packed=False).tile_rows(1) == 64
+
+
+@pytest.mark.parametrize(
+    ("variant", "problem", "choices", "message"),
+    [
+        ("flashy", prefill(), Choices(), "--variants: unknown variant 'flashy'"),
+        ("flash", MLA, Choices(), "runs as mla only"),
+        ("mla", prefill(), Choices(), "mla needs a latent KV cache"),
+        ("mla", MLA, Choices(form="chunked"), "mla: unknown form 'chunked'"),
+        ("linear", prefill(), Choices(form="absorbed"), "linear: unknown form 'absorbed'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(variant: str, problem: Problem, choices: Choices, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        choose(variant, "test", problem, H100, choices)
