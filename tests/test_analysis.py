@@ -169,8 +169,8 @@ def test_the_problem_by_the_names_of_its_options() -> None:
     problem = Problem(32, GroupedKV(8, 128, 64), uniform(2, 1, 4096), Mask(True, 100), page_size=32, max_len=8192, layers=3)
     assert problem_dict(problem) == {
         "batch": 2, "q_len": 1, "kv_len": 4096, "lengths": None, "q_heads": 32, "kv_heads": 8, "head_dim": 128,
-        "v_head_dim": 64, "latent_dim": None, "rope_dim": None, "mask": "window", "window": 100, "dtype": "bf16", "kv_dtype": "bf16",
-        "page_size": 32, "max_len": 8192, "shared_prefix": 0, "mla_projections": False, "layers": 3,
+        "v_head_dim": 64, "latent_dim": None, "rope_dim": None, "mask": "window", "window": 100, "dtype": "bf16",
+        "kv_dtype": "bf16", "page_size": 32, "max_len": 8192, "shared_prefix": 0, "mla_projections": False, "layers": 3,
     }  # fmt: skip
     unequal = problem_dict(replace(problem, lengths=(Lengths(1, 10, 2), Lengths(1, 20, 1)), mask=Mask()))
     assert (unequal["q_len"], unequal["kv_len"], unequal["lengths"]) == (None, None, [[1, 10, 2], [1, 20, 1]])
