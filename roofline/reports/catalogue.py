@@ -8,6 +8,7 @@ from rich.table import Table
 
 from roofline.analysis import device_dict
 from roofline.profiles.profile import CEILING_UNITS, Profile
+from roofline.reports.output import print_table
 from roofline.units import format_iec, format_number, format_si
 
 SCHEMA = "roofline.devices/1"
@@ -52,7 +53,7 @@ def render_all(listed: Mapping[str, Any], console: Console) -> None:
             "-" if device["l2_bytes"] is None else format_iec(device["l2_bytes"], digits=2),
             "-" if device["memory_bytes"] is None else format_iec(device["memory_bytes"]),
         )
-    console.print(table)
+    print_table(table, console)
     console.print(
         "bf16, fp16: FLOP/s, dense, fp32 accumulate. ridge: FLOP/B. `roofline devices NAME` gives the sources.", style="dim"
     )

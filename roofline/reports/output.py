@@ -5,15 +5,19 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
 
 from rich.console import Console
 
 from roofline.errors import InputError, RooflineError
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 Format = Literal["table", "json", "csv"]
 SUFFIXES: dict[str, Format] = {".json": "json", ".csv": "csv", ".txt": "table"}
-PIPE_WIDTH = 80  # columns of a table that goes to no terminal; nothing is cut there, long lines stay whole
+PIPE_WIDTH = 80  # columns of text that goes to no terminal; nothing is cut there, long lines stay whole
+UNCUT_WIDTH = 10_000  # columns that a table may take there
 
 
 class Target(NamedTuple):
@@ -26,7 +30,12 @@ class Target(NamedTuple):
     def open(self) -> Iterator[TextIO]:
         """Yield the stream to write to; a failed write names the file. A file is written whole or keeps what it held."""
         if self.path is None:
-            yield sys.stdout
+            try:
+                yield sys.stdout
+                sys.stdout.flush()
+            except BrokenPipeError:  # the reader of a pipe has what it wanted; Typer would make it exit code 1
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                sys.exit(0)
             return
         partial = self.path.with_name(self.path.name + ".partial")
         try:
@@ -88,8 +97,14 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], stream: Tex
 
 
 def console(stream: TextIO) -> Console:
-    """Return a console for ``stream``; off a terminal it has a fixed width and never cuts a cell."""
+    """Return a console for ``stream``; off a terminal it has a fixed width and never cuts a line."""
     return Console(file=stream) if stream.isatty() else Console(file=stream, width=PIPE_WIDTH, soft_wrap=True)
+
+
+def print_table(table: "Table", to: Console) -> None:
+    """Print ``table``; off a terminal it is as wide as its cells, because one that has to fit cuts them."""
+    wide = to if to.file.isatty() else Console(file=to.file, width=UNCUT_WIDTH, soft_wrap=True)
+    wide.print(table)
 
 
 def print_note(text: str) -> None:

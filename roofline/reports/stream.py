@@ -15,7 +15,7 @@ FLUSH_ROWS = 1  # a person watching a terminal sees each row
 BLOCK_ROWS = 1000  # a file or a pipe gets blocks
 
 _HEAD = (
-    f"{'configuration':<18}{'phase':<8}{'batch':>6}{'q_len':>9}{'kv_len':>9}{'HBM':>9}{'FLOP/B':>8}  {'bound':<8}{'time':>8}"
+    f"{'configuration':<17}{'phase':<7}{'batch':>6}{'q_len':>9}{'kv_len':>9}{'HBM':>8}{'FLOP/B':>7}  {'bound':<8}{'time':>7}"
 )
 
 
@@ -61,11 +61,11 @@ def _table(results: Iterable[Result]) -> Iterator[str]:
         cells = dict(zip(COLUMNS, row(result), strict=True))
         intensity = "-" if cells["intensity"] is None else format_number(cells["intensity"])
         yield (
-            f"{cells['configuration']:<18}{cells['phase']:<8}{cells['batch']:>6}{cells['q_len']:>9}{cells['kv_len']:>9}"
-            f"{format_si(cells['hbm_bytes'], 'B'):>9}{intensity:>8}  {_bound(cells['bound']):<8}"
-            f"{format_si(cells['time_s'], 's'):>8}\n"
+            f"{cells['configuration']:<17}{cells['phase']:<7}{cells['batch']:>6}{cells['q_len']:>9}{cells['kv_len']:>9}"
+            f"{format_si(cells['hbm_bytes'], 'B'):>8}{intensity:>7}  {_bound(cells['bound']):<8}"
+            f"{format_si(cells['time_s'], 's'):>7}\n"
         )
 
 
 def _bound(bound: str) -> str:
-    return {"parallelism": "few CTAs"}.get(bound, bound)
+    return {"parallelism": "few SMs"}.get(bound, bound)

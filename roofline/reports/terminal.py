@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from roofline.reports.output import print_table
 from roofline.reports.verdicts import verdict
 from roofline.units import format_iec, format_number, format_si
 
@@ -95,7 +96,7 @@ def _phase(title: str, results: Sequence[Mapping[str, Any]], device: Mapping[str
             format_si(result["attainable_flop_per_s"], ""),
         )
     console.print()
-    console.print(limits)
+    print_table(limits, console)
     sizes = _table(
         "Bytes: minimum, cold launches, predicted, SM side", ("minimum", "cold", "HBM", "SM side", "KV cache", "scratch")
     )
@@ -107,7 +108,7 @@ def _phase(title: str, results: Sequence[Mapping[str, Any]], device: Mapping[str
             format_iec(result["workspace_bytes"]) if result["workspace_bytes"] else "-",
         )
     console.print()
-    console.print(sizes)
+    print_table(sizes, console)
     console.print()
     for result in results:
         console.print(Text(result["configuration"], style="bold"))
