@@ -35,12 +35,17 @@ def test_next_power_of_two() -> None:
     assert [next_power_of_two(value) for value in (1, 2, 3, 4, 5, 64, 65)] == [1, 2, 4, 4, 8, 64, 128]
 
 
-def test_prefill_tiles_are_128_by_128_up_to_d_128() -> None:
+def test_prefill_tiles_are_128_by_128_up_to_d_128_where_nothing_was_tuned() -> None:
+    untuned = replace(H100, compute_capability="0.0")
     for d in (64, 96, 128):
-        plan = choose("flash", "test", prefill(d), H100)
+        plan = choose("flash", "test", prefill(d), untuned)
         assert (plan.q_tile, plan.kv_tile, plan.splits, plan.packed) == (128, 128, 1, False)
-    wide = choose("flash", "test", prefill(256), H100)
+    wide = choose("flash", "test", prefill(256), untuned)
     assert wide.q_tile * wide.kv_tile < 128 * 128  # it would not fit the chip
+
+
+def test_a_tuned_tile_on_hopper_has_128_rows() -> None:
+    assert {choose("flash", "test", prefill(d), H100).q_tile for d in (64, 128)} == {128}
 
 
 @pytest.mark.parametrize("variant", ["naive", "chunked", "flash", "split-kv", "paged", "linear"])

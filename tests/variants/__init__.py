@@ -1,0 +1,1 @@
+"""A package, because ``tests/kernels`` has files of the same names."""
