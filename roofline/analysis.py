@@ -91,7 +91,7 @@ def kv_cache_bytes(variant: str, problem: Problem) -> int:
         return state_bytes(problem, problem.kv) * problem.layers
     tokens = sum(lengths.count * problem.mask.cached_keys(lengths.kv_len) for lengths in problem.lengths)
     if variant == "paged":
-        tokens -= _shared_tokens(problem)
+        tokens -= shared_tokens(problem)
     tensors = 1 if isinstance(problem.kv, LatentKV) else 2
     return (tokens * kv_bytes_per_token(problem) + tensors * problem.scale_tensor_bytes) * problem.layers
 
@@ -122,12 +122,12 @@ def kv_cache_bytes_allocated(variant: str, problem: Problem) -> int:
         else:
             tokens += count * (held if problem.max_len is None else problem.mask.cached_keys(problem.max_len))
     if variant == "paged":
-        tokens -= _shared_tokens(problem)
+        tokens -= shared_tokens(problem)
     tensors = 1 if isinstance(problem.kv, LatentKV) else 2
     return (tokens * kv_bytes_per_token(problem) + tensors * problem.scale_tensor_bytes) * problem.layers
 
 
-def _shared_tokens(problem: Problem) -> int:
+def shared_tokens(problem: Problem) -> int:
     """Tokens saved because sequences share the whole pages of their prefix."""
     prefix = problem.shared_prefix // problem.page_size * problem.page_size
     held = [(max(prefix - (kv_len - problem.mask.cached_keys(kv_len)), 0), count) for _, kv_len, count in problem.lengths]

@@ -33,7 +33,7 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     launches = score_tiles = q_tiles = rows_run = blank_rows = keys_run = q_reads = kv_reads = 0
     pairs_executed = elements = score_bytes = score_sectors = carried_rows = workspace = 0
     for lengths in problem.lengths:
-        blocks = _blocks(problem, lengths, q_chunk, kv_chunk)
+        blocks = blocks_of(problem, lengths, q_chunk, kv_chunk)
         launches += sum(block.count for block in blocks)
         for rows, columns, blocks_of_size in blocks:
             count = blocks_of_size * lengths.count
@@ -50,10 +50,10 @@ def cost(problem: Problem, plan: Plan) -> Cost:
             score_sectors += count * rows * sectors(problem.row_bytes(columns)) * heads
         # A q chunk with b blocks reads and writes what it carries b - 1 times, and writes O once.
         run_rows = sum(block.rows * block.count for block in blocks)
-        rows_with_keys = _rows_with_keys(problem, lengths, q_chunk) if blocks else 0
-        carried = (run_rows - rows_with_keys) * lengths.count
+        with_keys = rows_with_keys(problem, lengths, q_chunk) if blocks else 0
+        carried = (run_rows - with_keys) * lengths.count
         carried_rows += carried
-        blank_rows += (lengths.q_len - rows_with_keys) * lengths.count
+        blank_rows += (lengths.q_len - with_keys) * lengths.count
         block_bytes = max((block.rows * problem.row_bytes(block.columns) for block in blocks), default=0)
         row_state = STATISTIC_BYTES + (4 * dv + STATISTIC_BYTES if carried else 0)
         chunk_rows = min(q_chunk, lengths.q_len)
@@ -121,7 +121,7 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     return Cost((scores, softmax, values), workspace)
 
 
-def _blocks(problem: Problem, lengths: Lengths, q_chunk: int, kv_chunk: int) -> list[Blocks]:
+def blocks_of(problem: Problem, lengths: Lengths, q_chunk: int, kv_chunk: int) -> list[Blocks]:
     """The blocks one head runs, by size: whole ones, and those cut by the end of the queries or of the keys."""
     q_len, kv_len, _ = lengths
     counted = problem.mask.tile_count(q_len, kv_len, q_chunk, kv_chunk)
@@ -141,7 +141,7 @@ def _blocks(problem: Problem, lengths: Lengths, q_chunk: int, kv_chunk: int) -> 
     return [kind for kind in kinds if kind.count]
 
 
-def _rows_with_keys(problem: Problem, lengths: Lengths, q_chunk: int) -> int:
+def rows_with_keys(problem: Problem, lengths: Lengths, q_chunk: int) -> int:
     """Query rows in chunks that run at least one block; under a mask the chunks before key 0 run none."""
     if problem.mask.is_full:
         return lengths.q_len

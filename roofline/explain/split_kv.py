@@ -1,0 +1,139 @@
+"""Split-KV decode, and the packed launch that paged attention and absorbed MLA share with it."""
+
+from roofline.cost import sectors
+from roofline.explain.counts import (
+    FLOPS,
+    keys_seen,
+    pairs,
+    per_run,
+    query_tokens,
+    row_bytes,
+    rows_loaded,
+    tiles,
+    tiles_of_run,
+)
+from roofline.explain.flash import row_widths
+from roofline.explain.formula import Factor, Formula, Quantity, larger, product
+from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, most, read, write
+from roofline.plan import Plan
+from roofline.problem import GroupedKV, Lengths, Problem
+from roofline.variants.split_kv import PARTIAL_BYTES, PackedRows, count_packed, working_splits
+
+
+def formulas(problem: Problem, plan: Plan) -> Formulas:
+    """Attention over a contiguous cache and, with more than one split, the launch that combines the partials."""
+    kv = problem.kv
+    assert isinstance(kv, GroupedKV)
+    packed, seen, loaded = count_packed(problem, plan), keys_seen(problem), loaded_rows(problem, plan)
+    kv_heads = Factor("KV heads", kv.heads)
+    reads = grouped_reads(problem, kv, (seen.factor, kv_heads), (loaded.factor, kv_heads), packed)
+    explained = packed_attention("split-kv", problem, plan, packed, reads, kv.head_dim, kv.v_head_dim)
+    quantities = (*explained.quantities, seen, loaded, *row_widths(problem, kv.head_dim, kv.v_head_dim))
+    return Formulas(quantities, explained.launches, explained.workspace)
+
+
+def grouped_reads(
+    problem: Problem, kv: GroupedKV, stored: tuple[Factor, ...], loaded: tuple[Factor, ...], packed: PackedRows
+) -> dict[str, Figures]:
+    """Reads of K and V, once per KV head and row tile."""
+    ctas = (Factor("CTAs of a KV head", packed.ctas), Factor("KV heads", kv.heads))
+    return {
+        **cached(problem, "K", kv.head_dim, stored, loaded, ctas),
+        **cached(problem, "V", kv.v_head_dim, stored, loaded, ctas),
+    }
+
+
+def loaded_rows(problem: Problem, plan: Plan) -> Quantity:
+    """Rows of K that the packed tiles of one KV head load."""
+    return rows_loaded(problem, plan.q_tile, plan.kv_tile, problem.group)
+
+
+def packed_attention(
+    name: str, problem: Problem, plan: Plan, packed: PackedRows, reads: dict[str, Figures], d_qk: int, d_v: int
+) -> Formulas:
+    """Formulas of ``split_kv.packed_attention``."""
+    heads, kv_heads, group = Factor("query heads", problem.q_heads), Factor("KV heads", problem.kv_heads), problem.group
+    queries, seen_pairs = query_tokens(problem), pairs(problem)
+    run = tiles(problem, plan.q_tile, plan.kv_tile, group)
+
+    def whole(lengths: Lengths) -> Formula:
+        rows = plan.tile_rows(lengths.q_len * group)
+        tiles_run = tiles_of_run(problem.mask, lengths, plan.q_tile, plan.kv_tile, group)
+        return tiles_run.times(Factor("rows", rows), Factor("keys", plan.kv_tile))
+
+    tiled = Quantity(
+        "pairs in tiles",
+        f"pairs of the tiles of a KV head: {group} query head{'s' * (group > 1)} a tile, rows padded to the tile launched",
+        per_run(problem, whole),
+    )
+    split_rows = _split_rows(problem, plan, packed)
+    q_rows, partial_rows = (queries.factor, heads), (split_rows.factor, kv_heads)
+    executed = (tiled.factor, kv_heads)
+    lse: Figures = {
+        "write_bytes_min": product(*partial_rows, row_bytes(PARTIAL_BYTES)),
+        "sm_write_bytes": product(*partial_rows, row_bytes(PARTIAL_BYTES)),
+    }
+    output = write(q_rows, problem.row_bytes(d_v))
+    is_split = plan.splits > 1
+    written = {"partial_O": write(partial_rows, d_v * PARTIAL_BYTES), "partial_LSE": lse} if is_split else {"O": output}
+    work: Figures = {
+        "flops": product(FLOPS, seen_pairs.factor, heads, ("(d_qk + d_v)", d_qk + d_v)),
+        "flops_executed": product(FLOPS, *executed, ("padded (d_qk + d_v)", plan.head_dim_tile + plan.v_head_dim_tile)),
+        "exp_ops": product(seen_pairs.factor, heads),
+        "vector_ops": product(("operations", 4), *executed),
+    }
+    q_read = read(q_rows, problem.row_bytes(d_qk), most(partial_rows, q_rows))
+    attention = LaunchFormulas(name, work, {"Q": q_read, **reads, **written})
+    quantities = (queries, seen_pairs, run, tiled, split_rows)
+    if not is_split:
+        return Formulas(quantities, (attention,))
+    lse_sectors = Quantity(
+        "B of LSE in sectors",
+        "what a combine reads of the log-sum-exps of a KV head: 4 B a split, each row in whole 32-byte sectors",
+        _lse_sectors(problem, plan, packed),
+    )
+    lse_read = product(*partial_rows, row_bytes(PARTIAL_BYTES))
+    lse_requested = larger(product(lse_sectors.factor, kv_heads), lse_read)
+    combine = LaunchFormulas(
+        "combine",
+        {},
+        {
+            "partial_O": read(partial_rows, d_v * PARTIAL_BYTES),
+            "partial_LSE": {"read_bytes_min": lse_read, "sm_read_bytes": lse_requested},
+            "O": output,
+        },
+    )
+    workspace = product(*q_rows, ("splits", plan.splits), ("(d_v + 1) values", d_v + 1), ("B", PARTIAL_BYTES))
+    return Formulas((*quantities, lse_sectors), (attention, combine), workspace)
+
+
+def _is_single_tile(problem: Problem, plan: Plan) -> bool:
+    return all(lengths.q_len * problem.group <= plan.q_tile for lengths in problem.lengths)
+
+
+def _splits(problem: Problem, plan: Plan, lengths: Lengths) -> int:
+    counted = problem.mask.tile_count(lengths.q_len, lengths.kv_len, plan.q_tile, plan.kv_tile, problem.group)
+    return working_splits(counted.tiles, plan.splits)
+
+
+def _split_rows(problem: Problem, plan: Plan, packed: PackedRows) -> Quantity:
+    """Rows of Q times the splits that work on them; a product a sequence where its rows are one tile."""
+
+    def rows(lengths: Lengths) -> Formula:
+        heads = ("query heads of the KV head", problem.group)
+        return product(("queries", lengths.q_len), heads, ("splits with work", _splits(problem, plan, lengths)))
+
+    single = _is_single_tile(problem, plan)
+    formula = per_run(problem, rows) if single else product(("rows, summed over row tiles and their splits", packed.split_rows))
+    return Quantity("split rows", "rows (query × head) of a KV head, once per split that works on them", formula)
+
+
+def _lse_sectors(problem: Problem, plan: Plan, packed: PackedRows) -> Formula:
+    if not _is_single_tile(problem, plan):
+        return product(("B, summed over row tiles", packed.lse_sectors))
+
+    def size(lengths: Lengths) -> Formula:
+        row_size = sectors(PARTIAL_BYTES * _splits(problem, plan, lengths))
+        return product(("queries", lengths.q_len), ("query heads of the KV head", problem.group), ("B a row", row_size))
+
+    return per_run(problem, size)
