@@ -136,6 +136,7 @@ def test_factors_multiply_out_to_the_cost(data: st.DataObject, variant: str, for
             wanted |= {(traffic["tensor"], figure): traffic[figure] for figure in FIGURES}
         for key, value in wanted.items():
             assert (lines[key]["value"] if key in lines else 0) == value, key
+        assert quantities.get("B a token", 0) * problem.layers == counted["kv_cache_bytes_per_token"]
         # A factor that a quantity defines has its value.
         for name, value in (factor for line in launch["lines"] for term in line["terms"] for factor in term["factors"]):
             if name in quantities and name not in ("queries", "keys"):

@@ -26,7 +26,7 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
         terms = [
             product(("sequences", run.count), ("blocks", block.count), *factors(block))
             for run, blocks in runs
-            for block in blocks
+            for block in _joined(blocks)
         ]
         return Quantity(symbol, meaning, total(terms))
 
@@ -129,6 +129,14 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
     quantities = (*used, *((score_sectors,) if cut else ()), carried, *row_widths(problem, d, dv))
     workspaces = [_workspace(problem, run, blocks, q_chunk, dv, heads) for run, blocks in runs]
     return Formulas(quantities, launches, larger(*workspaces))
+
+
+def _joined(blocks: list[Blocks]) -> list[Blocks]:
+    """Blocks of one size together."""
+    counts: dict[tuple[int, int], int] = {}
+    for rows, columns, count in blocks:
+        counts[rows, columns] = counts.get((rows, columns), 0) + count
+    return [Blocks(rows, columns, count) for (rows, columns), count in counts.items()]
 
 
 def _workspace(problem: Problem, run: Lengths, blocks: list[Blocks], q_chunk: int, dv: int, heads: Factor) -> Formula:

@@ -22,13 +22,17 @@ def per_run(problem: Problem, formula: Callable[[Lengths], Formula]) -> Formula:
 
 def pairs(problem: Problem) -> Quantity:
     """The unmasked pairs of one query head."""
-    form = "queries × keys"
-    if problem.mask.window is not None:
-        form = "W (W + 1) / 2 + (n - W) W where queries = keys = n"
-    elif problem.mask.causal:
-        form = "n (n + 1) / 2 where queries = keys = n"
-    meaning = f"unmasked (query, key) pairs of a query head: {form}"
+    meaning = f"unmasked (query, key) pairs of a query head: {_form(problem)}"
     return Quantity("pairs", meaning, per_run(problem, lambda run: _pairs(problem.mask, run.q_len, run.kv_len)))
+
+
+def _form(problem: Problem) -> str:
+    square = all(run.q_len == run.kv_len for run in problem.lengths)
+    if problem.mask.window is not None:
+        return "W (W + 1) / 2 + (n - W) W" if square else "queries that see fewer than W keys, and those that see W"
+    if problem.mask.causal:
+        return "n (n + 1) / 2" if square else "queries × (keys of the first + keys of the last) / 2"
+    return "queries × keys"
 
 
 def _pairs(mask: Mask, q_len: int, kv_len: int) -> Formula:

@@ -11,6 +11,7 @@ from roofline.configurations import Request, configurations
 from roofline.errors import RooflineError
 from roofline.explain.counts import distinct
 from roofline.explain.formula import Formula, Quantity, product
+from roofline.explain.kv_cache import per_token
 from roofline.explain.launches import Figures, LaunchFormulas
 from roofline.explain.times import launch_times
 from roofline.explain.totals import totals
@@ -56,6 +57,9 @@ def explain(result: Result, profile: Profile, conventions: Conventions) -> dict[
     sums = totals(result, formulas, conventions)
     for quantity in sums:
         _check(configuration.name, quantity.symbol, quantity.formula, counted[quantity.symbol])
+    quantities = distinct(formulas.quantities)
+    if configuration.variant != "linear":  # whose state does not grow
+        quantities.append(per_token(problem))
     launches = []
     for position, (explained, launch) in enumerate(zip(formulas.launches, figures["launches"], strict=True)):
         entries = result.prediction.hbm.launches[position]
@@ -78,7 +82,7 @@ def explain(result: Result, profile: Profile, conventions: Conventions) -> dict[
         "phase": configuration.phase,
         "problem": problem_dict(problem),
         "plan": figures["plan"],
-        "quantities": [_quantity(quantity) for quantity in distinct(formulas.quantities)],
+        "quantities": [_quantity(quantity) for quantity in quantities],
         "launches": launches,
         "totals": [_quantity(quantity) for quantity in sums],
         "reasons": figures["reasons"],

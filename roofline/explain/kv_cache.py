@@ -1,8 +1,8 @@
 """What the KV cache holds and what is allocated for it, in formulas."""
 
-from roofline.analysis import kv_bytes_per_token, shared_tokens
+from roofline.analysis import shared_tokens
 from roofline.explain.counts import per_run
-from roofline.explain.formula import Factor, Formula, Quantity, minus, product
+from roofline.explain.formula import Factor, Formula, Quantity, minus, product, total
 from roofline.explain.linear import state
 from roofline.problem import GroupedKV, LatentKV, Lengths, Problem
 
@@ -32,11 +32,9 @@ def cache_quantities(variant: str, problem: Problem) -> tuple[Quantity, Quantity
             return held(run)
         return product(("tokens reserved", mask.cached_keys(problem.max_len)))
 
-    per_token = Factor(f"B a token ({_per_token(problem)})", kv_bytes_per_token(problem))
-
     def size_of(tokens: Formula) -> Formula:
         tensors = 1 if isinstance(problem.kv, LatentKV) else 2
-        formula = tokens.times(per_token, layers)
+        formula = tokens.times(per_token(problem).factor, layers)
         if problem.scale_tensor_bytes:
             formula += product(("scales of whole tensors", tensors), ("B", problem.scale_tensor_bytes), layers)
         return formula
@@ -48,16 +46,14 @@ def cache_quantities(variant: str, problem: Problem) -> tuple[Quantity, Quantity
     )
 
 
-def _per_token(problem: Problem) -> str:
-    """How the bytes of a token come about, as text."""
-    kv = problem.kv
-    if isinstance(kv, LatentKV):
-        widths = [kv.cached_dim]
-        heads = ""
-    else:
-        widths = [kv.head_dim, kv.v_head_dim]
-        heads = f"{kv.heads:,} KV heads × "
-    sizes = [f"{problem.kv_row_bytes(width):,}" for width in widths]
-    scales = [f"{problem.scale_row_bytes(width)} of scales" for width in widths if problem.scale_row_bytes(width)]
-    parts = " + ".join(sizes + scales)
-    return f"{heads}({parts})" if heads else parts
+def per_token(problem: Problem) -> Quantity:
+    """What one token adds to the cache of one layer."""
+    kv, heads = problem.kv, Factor("KV heads", problem.kv_heads)
+    widths = {"the latent": kv.cached_dim} if isinstance(kv, LatentKV) else {"K": kv.head_dim, "V": kv.v_head_dim}
+    rows = [product(heads, (f"B of {tensor}", problem.kv_row_bytes(width))) for tensor, width in widths.items()]
+    scales = [
+        product(heads, (f"B of scales of {tensor}", problem.scale_row_bytes(width)))
+        for tensor, width in widths.items()
+        if problem.scale_row_bytes(width)
+    ]
+    return Quantity("B a token", "what a token adds to the KV cache of one layer", total([*rows, *scales]))

@@ -117,7 +117,7 @@ class _Rows:
         lines = [line for launch in explanation["launches"] for line in launch["lines"]]
         values = [entry["value"] for entry in (*explanation["quantities"], *lines, *explanation["totals"])]
         self.value_width = max(len(f"{value:,}") for value in values)
-        self.prefix_width = len("999 GFLOP")
+        self.prefix_width = len("9.99 GFLOP")
         self.formula_width = console.width - 4 - NAME_WIDTH - 1 - self.value_width - 2 - self.prefix_width
         if self.formula_width < MIN_FORMULA_WIDTH:  # numbers so long that the prefixes have to go
             self.formula_width += self.prefix_width - len(" FLOP")
@@ -196,8 +196,8 @@ def _divisions(explanation: Mapping[str, Any], device: Mapping[str, Any]) -> Ite
     for launch in explanation["launches"]:
         for time in launch["times"]:
             yield f"{launch['name']}, {BOUND_NAMES.get(time['unit'], time['unit'])}: {_division(time)}"
-        slowest = "the slowest unit" if len(launch["times"]) > 1 else "its only unit"
-        yield f"{launch['name']} takes {format_si(launch['time_s'], 's', 4)}, {slowest} ({_bound(launch['bound'])})"
+        longest = ", the longest of these" if len(launch["times"]) > 1 else ""
+        yield f"{launch['name']} takes {format_si(launch['time_s'], 's', 4)}{longest}: bound by {_bound(launch['bound'])}"
     overhead = explanation["launch_overhead"]
     if overhead["time_s"]:
         yield f"launch overhead: {overhead['launches']:,} launches, {format_si(overhead['time_s'], 's', 4)}"
