@@ -196,7 +196,11 @@ def _divisions(explanation: Mapping[str, Any], device: Mapping[str, Any]) -> Ite
     for launch in explanation["launches"]:
         for time in launch["times"]:
             yield f"{launch['name']}, {BOUND_NAMES.get(time['unit'], time['unit'])}: {_division(time)}"
-        longest = ", the longest of these" if len(launch["times"]) > 1 else ""
+        units = [time["unit"] for time in launch["times"]]
+        if units.count("vector") > 1:  # IEEE fp32 products run there too
+            together = sum(time["time_s"] or 0.0 for time in launch["times"] if time["unit"] == "vector")
+            yield f"{launch['name']}, vector, both together: {format_si(together, 's', 4)}"
+        longest = ", the longest of these" if len(units) > 1 else ""
         yield f"{launch['name']} takes {format_si(launch['time_s'], 's', 4)}{longest}: bound by {_bound(launch['bound'])}"
     overhead = explanation["launch_overhead"]
     if overhead["time_s"]:
