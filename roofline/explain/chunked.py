@@ -58,7 +58,9 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
         "the same, each row in whole 32-byte sectors",
         lambda b: (("queries", b.rows), ("B a row of S", sectors(score_row(b)))),
     )
-    first = sum(run.count * rows_with_keys(run, q_chunk) for run, blocks in runs if blocks)
+    with_keys = [(run, rows_with_keys(problem, run, q_chunk) if blocks else 0) for run, blocks in runs]
+    first = sum(run.count * rows for run, rows in with_keys)
+    blank = product(("rows in chunks without a block, once", problem.q_tokens - first))
     carried = Quantity(
         "carried rows",
         "rows whose fp32 output, maximum and sum are read and written again: in every block after their first",
@@ -96,7 +98,9 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
         }
 
     q_row = problem.row_bytes(d)
-    q_read = read(most((rows_run.factor, heads), q_rows), q_row, most((q_reads.factor, heads), q_rows))
+    requested_q = Quantity("Q rows requested", "Q rows loaded, and those that no block loads", product(q_reads.factor) + blank)
+    distinct_q = Quantity("Q rows", "block rows, and those that no block has", product(rows_run.factor) + blank)
+    q_read = read((distinct_q.factor, heads), q_row, (requested_q.factor, heads))
     carry = product(carried.factor, heads, ("B of output, maximum and sum", 4 * dv + STATISTIC_BYTES))
     launches = (
         LaunchFormulas(
@@ -126,7 +130,7 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
         ),
     )
     used = (queries, seen_pairs, seen, rows_run, keys_run, q_tiles, score_tiles, q_reads, kv_reads, elements, score_bytes)
-    quantities = (*used, *((score_sectors,) if cut else ()), carried, *row_widths(problem, d, dv))
+    quantities = (*used, *((score_sectors,) if cut else ()), carried, distinct_q, requested_q, *row_widths(problem, d, dv))
     workspaces = [_workspace(problem, run, blocks, q_chunk, dv, heads) for run, blocks in runs]
     return Formulas(quantities, launches, larger(*workspaces))
 
@@ -150,6 +154,6 @@ def _workspace(problem: Problem, run: Lengths, blocks: list[Blocks], q_chunk: in
         formula = (
             product(("buffers", 2), ("queries of a block", largest.rows), ("B a row", row_size), heads, sequences) + formula
         )
-    if blocks and sum(block.rows * block.count for block in blocks) > rows_with_keys(run, q_chunk):
+    if blocks and sum(block.rows * block.count for block in blocks) > rows_with_keys(problem, run, q_chunk):
         formula += product(rows, heads, sequences, ("B carried", 4 * dv + STATISTIC_BYTES))
     return formula

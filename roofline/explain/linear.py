@@ -49,8 +49,8 @@ def _useful(problem: Problem, kv: GroupedKV) -> tuple[Formula, Formula]:
     return product(FLOPS, tokens.factor, ("KV heads", kv.heads), *sizes), product(FLOPS, queries.factor, heads, *sizes)
 
 
-def _history(problem: Problem, kv: GroupedKV) -> Figures:
-    return {"read_bytes_min": _states(problem, kv), "sm_read_bytes": _states(problem, kv)}
+def _read_states(size: Formula) -> Figures:
+    return {"read_bytes_min": size, "sm_read_bytes": size}
 
 
 def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Formulas:
@@ -75,14 +75,15 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Formulas:
     # Causal: the state before each chunk; else the one state that all queries see.
     stored = (kv_chunks.factor if causal else Factor("sequences", problem.batch), kv_heads, *state(kv))
     used = stored if causal else (q_chunks.factor, kv_heads, *state(kv))
-    has_history = causal and any(run.kv_len > run.q_len for run in problem.lengths)
+    pasts = sum(run.count for run in problem.lengths if causal and run.kv_len > run.q_len)
+    past = _read_states(product(("sequences with a past", pasts), kv_heads, *state(kv)))
     useful_state, useful_output = _useful(problem, kv)
     states = LaunchFormulas(
         "states",
         {"flops": useful_state, "flops_executed": product(FLOPS, kv_chunks.factor, kv_heads, width, *padded)},
         {
             **kv_reads,
-            **({"state": _history(problem, kv)} if has_history else {}),
+            **({"state": past} if pasts else {}),
             "states": {"write_bytes_min": product(*stored), "sm_write_bytes": product(*stored)},
         },
     )
@@ -117,7 +118,7 @@ def _recurrent(problem: Problem, kv: GroupedKV) -> Formulas:
             "Q": read(q_rows, problem.row_bytes(d)),
             **cached(problem, "K", d, rows, rows, ctas),
             **cached(problem, "V", dv, rows, rows, ctas),
-            "state": _history(problem, kv),
+            "state": _read_states(_states(problem, kv)),
             "state_out": {"write_bytes_min": _states(problem, kv), "sm_write_bytes": _states(problem, kv)},
             "O": write(q_rows, problem.row_bytes(dv)),
         },

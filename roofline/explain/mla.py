@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from roofline.cost import ceil_div, sectors
-from roofline.explain.counts import FLOPS, key_tokens, keys_seen, query_tokens, row
+from roofline.explain.counts import FLOPS, keys_seen, query_tokens, row
 from roofline.explain.flash import attention
 from roofline.explain.formula import Factor, Formula, larger, product
-from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, most, read, scales, write
+from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, read, scales, write
 from roofline.explain.split_kv import loaded_rows, packed_attention
 from roofline.plan import Plan, padded_width
 from roofline.problem import GroupedKV, LatentKV, Problem
@@ -26,7 +26,7 @@ def _expanded(problem: Problem, plan: Plan, kv: LatentKV) -> Formulas:
     quantities, launch = attention("mla-expanded", materialised, plan, expanded)
     if not problem.mla_projections:
         return Formulas(quantities, (launch,))
-    keys, heads = key_tokens(problem), Factor("query heads", problem.q_heads)
+    keys, heads = keys_seen(problem), Factor("query heads", problem.q_heads)
     rows = (keys.factor, heads)
     k_row, v_row = problem.row_bytes(kv.head_dim + kv.rope_dim), problem.row_bytes(kv.v_head_dim)
     up_k = _projection(
@@ -57,8 +57,8 @@ def _absorbed(problem: Problem, plan: Plan, kv: LatentKV) -> Formulas:
         return Formulas(quantities, attended.launches, attended.workspace)
     queries = query_tokens(problem)
     rows = (queries.factor, Factor("query heads", problem.q_heads))
-    split_rows = next(quantity for quantity in attended.quantities if quantity.symbol == "split rows")
-    requested = most((split_rows.factor, Factor("KV heads", problem.kv_heads)), rows)
+    q_reads = next(quantity for quantity in attended.quantities if quantity.symbol == "Q rows loaded")
+    requested = (q_reads.factor,)
     latent = problem.row_bytes(kv.latent_dim)
     up = _projection(
         problem, plan, "W_UK", queries.factor, ("d", kv.head_dim), ("latent", kv.latent_dim),

@@ -4,7 +4,7 @@ from roofline.cost import ceil_div, sectors
 from roofline.explain.counts import FLOPS, key_tokens, pairs, per_run, query_tokens, row_tiles
 from roofline.explain.flash import row_widths
 from roofline.explain.formula import Factor, Formula, Quantity, product
-from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, most, read, write
+from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, read, write
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
 
@@ -45,7 +45,7 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
     q_reads = Quantity(
         "Q rows loaded",
         f"each output tile of S ({plan.q_tile} × {plan.kv_tile}) reads its rows of Q",
-        per_run(problem, lambda run: product(("queries", run.q_len), ("kv tiles", grid(run)[1]))),
+        per_run(problem, lambda run: product(("queries", run.q_len), ("kv tiles", max(grid(run)[1], 1)))),
     )
     kv_reads = Quantity(
         "rows loaded",
@@ -55,6 +55,11 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
     cut = score_sectors.formula.value != score_bytes.formula.value
     requested = score_sectors if cut else score_bytes
     q_tiles = row_tiles(problem, plan.q_tile)
+    score_tiles = Quantity(
+        "tiles",
+        "output tiles of S of a query head",
+        per_run(problem, lambda run: product(("q tiles", grid(run)[0]), ("kv tiles", grid(run)[1]))),
+    )
     stored, loaded, ctas = (keys.factor, Factor("KV heads", kv.heads)), (kv_reads.factor, heads), (q_tiles.factor, heads)
     q_rows, elements = (queries.factor, heads), (rectangle.factor, heads)
 
@@ -74,8 +79,8 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
         "scores",
         matmul("d", d, plan.head_dim_tile),
         {
-            "Q": read(q_rows, problem.row_bytes(d), most((q_reads.factor, heads), q_rows)),
-            **cached(problem, "K", d, stored, loaded, ctas),
+            "Q": read(q_rows, problem.row_bytes(d), (q_reads.factor, heads)),
+            **cached(problem, "K", d, stored, loaded, (score_tiles.factor, heads)),
             "S": moved("write"),
         },
     )
@@ -91,7 +96,17 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
         matmul("dv", dv, plan.v_head_dim_tile),
         {"P": moved("read"), **cached(problem, "V", dv, stored, loaded, ctas), "O": write(q_rows, problem.row_bytes(dv))},
     )
-    quantities = (queries, keys, seen_pairs, q_tiles, tiled, rectangle, score_bytes, *((score_sectors,) if cut else ()))
+    quantities = (
+        queries,
+        keys,
+        seen_pairs,
+        q_tiles,
+        score_tiles,
+        tiled,
+        rectangle,
+        score_bytes,
+        *((score_sectors,) if cut else ()),
+    )
     return Formulas(
         (*quantities, q_reads, kv_reads, *row_widths(problem, d, dv)),
         (scores, *((scale,) if scaled else ()), softmax, values),

@@ -14,7 +14,7 @@ from roofline.explain.counts import (
 )
 from roofline.explain.flash import row_widths
 from roofline.explain.formula import Factor, Formula, Quantity, larger, product
-from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, most, read, write
+from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, read, write
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
 from roofline.variants.split_kv import PARTIAL_BYTES, PackedRows, count_packed, working_splits
@@ -66,7 +66,7 @@ def packed_attention(
         f"pairs of the tiles of a KV head: {group} query head{'s' * (group > 1)} a tile, rows padded to the tile launched",
         per_run(problem, whole),
     )
-    split_rows = _split_rows(problem, plan, packed)
+    split_rows, q_reads = _split_rows(problem, plan, packed), _q_reads(problem, plan, packed)
     q_rows, partial_rows = (queries.factor, heads), (split_rows.factor, kv_heads)
     executed = (tiled.factor, kv_heads)
     lse: Figures = {
@@ -82,9 +82,9 @@ def packed_attention(
         "exp_ops": product(seen_pairs.factor, heads),
         "vector_ops": product(("operations", 4), *executed),
     }
-    q_read = read(q_rows, problem.row_bytes(d_qk), most(partial_rows, q_rows))
+    q_read = read(q_rows, problem.row_bytes(d_qk), (q_reads.factor, kv_heads))
     attention = LaunchFormulas(name, work, {"Q": q_read, **reads, **written})
-    quantities = (queries, seen_pairs, run, tiled, split_rows)
+    quantities = (queries, seen_pairs, run, tiled, split_rows, q_reads)
     if not is_split:
         return Formulas(quantities, (attention,))
     lse_sectors = Quantity(
@@ -117,15 +117,25 @@ def _splits(problem: Problem, plan: Plan, lengths: Lengths) -> int:
 
 
 def _split_rows(problem: Problem, plan: Plan, packed: PackedRows) -> Quantity:
-    """Rows of Q times the splits that work on them; a product a sequence where its rows are one tile."""
+    meaning = "rows (query × head) of a KV head, once per split that works on them"
+    return Quantity("split rows", meaning, _rows_by_split(problem, plan, 0, packed.split_rows))
+
+
+def _q_reads(problem: Problem, plan: Plan, packed: PackedRows) -> Quantity:
+    meaning = "rows of Q as the CTAs of a KV head read them: once per split, at least once"
+    return Quantity("Q rows loaded", meaning, _rows_by_split(problem, plan, 1, packed.q_reads))
+
+
+def _rows_by_split(problem: Problem, plan: Plan, least: int, counted: int) -> Formula:
+    """Rows times the splits that work on them; a product a sequence where its rows are one tile."""
+    if not _is_single_tile(problem, plan):
+        return product(("rows, summed over row tiles and their splits", counted))
 
     def rows(lengths: Lengths) -> Formula:
-        heads = ("query heads of the KV head", problem.group)
-        return product(("queries", lengths.q_len), heads, ("splits with work", _splits(problem, plan, lengths)))
+        heads, splits = ("query heads of the KV head", problem.group), max(_splits(problem, plan, lengths), least)
+        return product(("queries", lengths.q_len), heads, ("splits with work", splits))
 
-    single = _is_single_tile(problem, plan)
-    formula = per_run(problem, rows) if single else product(("rows, summed over row tiles and their splits", packed.split_rows))
-    return Quantity("split rows", "rows (query × head) of a KV head, once per split that works on them", formula)
+    return per_run(problem, rows)
 
 
 def _lse_sectors(problem: Problem, plan: Plan, packed: PackedRows) -> Formula:
