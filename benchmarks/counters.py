@@ -66,8 +66,8 @@ CASES: tuple[dict[str, Any], ...] = (
     {"variants": "linear/recurrent", "decode": True, "kv_len": 4096, "d": 128, "heads": 32, "kv_heads": 8, "batch": 8},
     {"variants": "linear/recurrent", "decode": True, "kv_len": 4096, "d": 64, "heads": 16, "kv_heads": 16, "batch": 32},
     {"variants": "linear/recurrent", "q_len": 4, "kv_len": 4096, "d": 128, "heads": 16, "kv_heads": 16, "batch": 4},
-    {"variants": "split-kv", "decode": True, "kv_len": 8192, "d": 128, "heads": 32, "kv_heads": 8, "batch": 4, "kv_dtype": "fp8"},
-    {"variants": "split-kv", "decode": True, "kv_len": 8192, "d": 128, "heads": 32, "kv_heads": 8, "batch": 4, "kv_dtype": "int8"},
+    {"variants": "split-kv", "decode": True, "kv_len": 8192, "d": 128, "heads": 16, "kv_heads": 4, "kv_dtype": "fp8"},
+    {"variants": "split-kv", "decode": True, "kv_len": 8192, "d": 128, "heads": 16, "kv_heads": 4, "kv_dtype": "int8"},
     {"variants": "paged", "decode": True, "kv_len": 4096, "d": 128, "heads": 32, "kv_heads": 8, "batch": 4, "kv_dtype": "fp8"},
 )  # fmt: skip
 ODD: tuple[dict[str, Any], ...] = (
