@@ -1,0 +1,105 @@
+"""A whole model on a device: prefill, decode, weights, cache and capacity in one result."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from roofline.dtypes import compute_dtype
+from roofline.dtypes import kv_dtype as kv_dtype_named
+from roofline.errors import InputError
+from roofline.models.attention import AttentionProblem, Phase, attention_problems
+from roofline.models.crossover import crossover
+from roofline.models.forward import ForwardPass, forward
+from roofline.models.kvcache import Capacity, ModelCache, capacity, model_cache
+from roofline.models.parameters import PartWeights, weights_by_part
+from roofline.models.spec import ModelSpec
+from roofline.models.weights import weight_dtype as weight_dtype_named
+from roofline.models.works import Dtypes
+from roofline.problem import MAX_LENGTH
+from roofline.profiles.profile import Profile, Roof
+
+PHASES: tuple[Phase, ...] = ("prefill", "decode")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnalysis:
+    """A model on a device. ``capacity`` is ``None`` where the device's memory is not known; times are limits.
+
+    ``crossover_n``: for each phase the length at which attention overtakes the MLP, ``None`` where it never does.
+    """
+
+    spec: ModelSpec
+    profile: Profile
+    dtypes: Dtypes
+    roof: Roof
+    passes: tuple[ForwardPass, ...]
+    weights: tuple[PartWeights, ...]
+    cache: ModelCache
+    capacity: Capacity | None
+    crossover_n: dict[Phase, int | None]
+
+    @property
+    def prefill(self) -> ForwardPass | None:
+        """The prefill, if it was asked for."""
+        return self._pass("prefill")
+
+    @property
+    def decode(self) -> ForwardPass | None:
+        """The decode step, if it was asked for."""
+        return self._pass("decode")
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights in memory."""
+        return sum(part.bytes for part in self.weights)
+
+    @property
+    def problems(self) -> tuple[AttentionProblem, ...]:
+        """The attention problems of every phase, as ``roofline measure`` takes them."""
+        compute, _, kv = self.dtypes
+        return tuple(
+            problem
+            for each in self.passes
+            for problem in attention_problems(self.spec, each.phase, each.n, each.batch, compute, kv, self.cache.page_size)
+        )
+
+    def _pass(self, phase: Phase) -> ForwardPass | None:
+        return next((each for each in self.passes if each.phase == phase), None)
+
+
+def analyze_model(
+    spec: ModelSpec,
+    profile: Profile,
+    n: int,
+    batch: int = 1,
+    *,
+    phases: Iterable[Phase] = PHASES,
+    dtype: str | None = None,
+    weight_dtype: str | None = None,
+    kv_dtype: str | None = None,
+    page_size: int = 16,
+    reserve_bytes: int | None = None,
+    roof: Roof = "datasheet",
+) -> ModelAnalysis:
+    """Analyze ``spec`` on ``profile`` with ``batch`` sequences of ``n`` tokens.
+
+    ``dtype`` defaults to bf16, or fp16 where the device has no bf16; weights and KV default to it. ``reserve_bytes``: memory
+    kept free beside weights and caches, a tenth of the device's by default. Raises ``InputError`` for sizes and dtypes that do
+    not fit.
+    """
+    if dtype is None:
+        dtype = "fp16" if not profile.supports_dtype("bf16") and profile.supports_dtype("fp16") else "bf16"
+    compute = compute_dtype(dtype)
+    weights = compute if weight_dtype is None else weight_dtype_named(weight_dtype)
+    dtypes = Dtypes(compute, weights, compute if kv_dtype is None else kv_dtype_named(kv_dtype))
+    if not 0 < page_size <= MAX_LENGTH:
+        raise InputError(f"--page-size {page_size}: expected a whole number from 1 to {MAX_LENGTH}")
+    if reserve_bytes is not None and reserve_bytes < 0:
+        raise InputError(f"--reserve {reserve_bytes}: expected a number of bytes, not a negative one")
+    passes = tuple(forward(spec, phase, n, batch, dtypes, profile, roof) for phase in phases)
+    cache = model_cache(spec, n, batch, compute, dtypes.kv, page_size)
+    by_part = weights_by_part(spec, weights, compute)
+    room = None
+    if profile.memory_bytes is not None:
+        room = capacity(cache, profile.memory_bytes, sum(part.bytes for part in by_part), reserve_bytes)
+    crossovers: dict[Phase, int | None] = {phase: crossover(spec, phase) for phase in PHASES}
+    return ModelAnalysis(spec, profile, dtypes, roof, passes, by_part, cache, room, crossovers)
