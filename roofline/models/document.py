@@ -62,6 +62,7 @@ def model_dict(spec: ModelSpec) -> dict[str, Any]:
         "vocab_size": spec.vocab_size,
         "num_layers": spec.num_layers,
         "tied_embeddings": spec.tied_embeddings,
+        "context_tokens": spec.context_tokens,
         "body_params": spec.body_params,
         "active_body_params": spec.active_body_params,
         "total_params": spec.total_params,

@@ -12,6 +12,7 @@ from roofline.models.spec import ModelSpec, compress
 
 CONFIG_NAME = "config.json"
 MAX_FILE_BYTES = 16 * 2**20
+CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "seq_length", "max_seq_len", "model_max_length")
 SHIPPED_KEY = "_roofline"  # of a shipped file: where its facts are from
 
 
@@ -71,6 +72,7 @@ def read_config(data: object, where: str, name: str) -> ModelSpec:
         inferred=tuple(fields.inferred),
         notes=tuple(notes),
         source=source if isinstance(source, str) else None,
+        context_tokens=_context(data),
     )
 
 
@@ -96,6 +98,15 @@ def _language_model(data: dict[str, object], where: str) -> tuple[dict[str, obje
         hint = f"; did you mean {close[0]}?" if close else f"; known are {', '.join(FAMILIES)}"
         raise InputError(f"{where}: unknown model_type {shown(model_type)}{hint}")
     return data, model_type, where, notes
+
+
+def _context(data: dict[str, object]) -> int | None:
+    """Longest sequence by the first field that says so; nothing is computed from it, so nothing is inferred or refused."""
+    for name in CONTEXT_NAMES:
+        value = data.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return None
 
 
 def _model_type(data: dict[str, object], where: str) -> str:

@@ -130,7 +130,8 @@ class ModelSpec:
 
     ``name``: the shipped name or the path it was read from; ``runs``: its layers, equal neighbours joined; ``vectors``: values
     of the final norm, of position embeddings and of biases outside the layers; ``extra`` and ``extra_embeddings``: matrices and
-    table values outside the layers; ``inferred``: every value the file does not give; ``notes``: what is not modelled.
+    table values outside the layers; ``inferred``: every value the file does not give; ``notes``: what is not modelled; ``context_tokens``:
+    the longest sequence, as far as the file says.
     """
 
     name: str
@@ -145,6 +146,7 @@ class ModelSpec:
     inferred: tuple[Inferred, ...] = ()
     notes: tuple[str, ...] = ()
     source: str | None = None
+    context_tokens: int | None = None
 
     @property
     def num_layers(self) -> int:

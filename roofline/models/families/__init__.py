@@ -49,6 +49,7 @@ FAMILIES: dict[str, Reader] = {
     "glm4_moe_lite": _table(latent.GLM4_MOE_LITE),
     "gpt2": _table(dense.GPT2),
     "gpt_bigcode": _table(dense.GPT_BIGCODE),
+    "gpt_neo": Reader("GPTNeoConfig", early.gpt_neo),
     "gpt_neox": _table(dense.GPT_NEOX),
     "gpt_oss": _table(dense.GPT_OSS),
     "gptj": _table(dense.GPTJ),
@@ -70,7 +71,9 @@ FAMILIES: dict[str, Reader] = {
     "minimax_m2": _table(dense.MINIMAX_M2),
     "minimax_text_01": Reader("MiniMaxConfig", hybrid.minimax),
     "ministral": _table(dense.MINISTRAL),
+    "ministral3": _table(dense.MINISTRAL3),
     "mistral": _table(dense.MISTRAL),
+    "mistral4": _table(latent.MISTRAL4),
     "mixtral": _table(dense.MIXTRAL),
     "mpt": Reader("MptConfig", early.mpt),
     "nemotron": _table(dense.NEMOTRON),
@@ -92,6 +95,7 @@ FAMILIES: dict[str, Reader] = {
     "qwen3_5_text": _table(windowed.QWEN3_5),
     "qwen3_moe": _table(dense.QWEN3_MOE),
     "qwen3_next": _table(windowed.QWEN3_NEXT),
+    "qwen3_vl_moe_text": _table(dense.QWEN3_VL_MOE),
     "qwen3_vl_text": _table(dense.QWEN3_VL),
     "seed_oss": _table(dense.SEED_OSS),
     "smollm3": _table(dense.SMOLLM3),
@@ -102,6 +106,7 @@ FAMILIES: dict[str, Reader] = {
 
 # Older names of a family, and its name in its authors' own format.
 ALIASES: dict[str, str] = {
+    "codegen": "gptj",
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
     "MiniMaxText01": "minimax_text_01",
@@ -115,21 +120,31 @@ ALIASES: dict[str, str] = {
     "qwen2_5_vl": "qwen2_vl_text",
     "qwen2_5_vl_text": "qwen2_vl_text",
     "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
 }
 
 # Models of images or sound and text: the language model is in ``text_config``, of the type named here unless it says its own.
 NESTED: dict[str, str] = {
     "aya_vision": "cohere2",
+    "cohere2_vision": "cohere2",
     "gemma3": "gemma3_text",
     "gemma3n": "gemma3n_text",
+    "idefics3": "llama",
+    "internvl": "qwen2",
+    "kimi_k25": "kimi_k2",
+    "kimi_vl": "deepseek_v3",
     "llama4": "llama4_text",
     "llava": "llama",
+    "llava_next": "llama",
+    "llava_onevision": "qwen2",
     "mistral3": "mistral",
     "qwen2_5_vl": "qwen2_vl_text",
     "qwen2_vl": "qwen2_vl_text",
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
     "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+    "smolvlm": "llama",
 }
 
 ENCODERS = frozenset(

@@ -69,6 +69,7 @@ LLAMA = Plain(
 )  # fmt: skip
 MISTRAL = Plain("MistralConfig", 4096, 32, 32, 14336, 32000, kv_heads=8, window=every_layer(4096))
 MINISTRAL = Plain("MinistralConfig", 4096, 32, 32, 14336, 32000, kv_heads=8, window=every_layer(4096))
+MINISTRAL3 = Plain("Ministral3Config", 4096, 34, 32, 14336, 131072, kv_heads=8, head_dim=128, window=every_layer(None))
 MIXTRAL = Plain(
     "MixtralConfig", 4096, 32, 32, 14336, 32000, kv_heads=8, window=every_layer(None),
     mlp=experts_everywhere(("num_local_experts", 8), ("num_experts_per_tok", 2)),
@@ -88,6 +89,10 @@ QWEN3 = Plain(
 QWEN3_VL = Plain(
     "Qwen3VLTextConfig", 4096, 32, 32, 22016, 151936, kv_heads=32, head_dim=128, qk_norm="head",
     qkv_bias=("attention_bias", False), o_bias=("attention_bias", False),
+)  # fmt: skip
+QWEN3_VL_MOE = Plain(
+    "Qwen3VLMoeTextConfig", 2048, 24, 16, 5632, 151936, kv_heads=16, tied=True, qk_norm="head",
+    qkv_bias=("attention_bias", False), o_bias=("attention_bias", False), mlp=qwen_moe(60, 4, 1408, None),
 )  # fmt: skip
 QWEN3_MOE = Plain(
     "Qwen3MoeConfig", 2048, 24, 32, 6144, 151936, kv_heads=4, qk_norm="head", qkv_bias=("attention_bias", False),

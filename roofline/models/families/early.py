@@ -1,9 +1,9 @@
-"""Families whose heads or sizes are given in ways of their own: Falcon, MPT, ChatGLM, the first Qwen, DBRX."""
+"""Families whose heads or layers are given in ways of their own: Falcon, MPT, ChatGLM, GPT-Neo, the first Qwen, DBRX."""
 
 from roofline.models.families.body import Body, norm_values
 from roofline.models.families.mlps import moe
 from roofline.models.families.plain import grouped
-from roofline.models.fields import MAX_EXPERTS, MAX_LAYERS, MAX_VOCAB, Fields
+from roofline.models.fields import MAX_EXPERTS, MAX_LAYERS, MAX_TOKENS, MAX_VOCAB, Fields, shown
 from roofline.models.mixers import Attention
 from roofline.models.spec import DenseMLP, Layer
 from roofline.problem import GroupedKV
@@ -55,7 +55,9 @@ def mpt(fields: Fields) -> Body:
         kv_heads = attention.size("kv_n_heads", default=heads)
     window = attention.data.get("sliding_window_size", -1)
     reach = (
-        None if window == -1 and not isinstance(window, bool) else attention.size("sliding_window_size", default=1, most=2**40)
+        None
+        if window == -1 and not isinstance(window, bool)
+        else attention.size("sliding_window_size", default=1, most=MAX_TOKENS)
     )
     kv = grouped(fields, hidden, heads, kv_heads, None, own_head_dim=False)
     inner = hidden * fields.size("expansion_ratio", default=4, most=64)
@@ -92,8 +94,43 @@ def chatglm(fields: Fields) -> Body:
     attention = Attention(heads, GroupedKV(kv_heads, width, width), vectors=vectors)
     layer = Layer((attention,), DenseMLP(inner), 2 * norm + (2 * inner + hidden if bias else 0))
     final = norm if fields.flag("post_layer_norm", default=True) else 0
-    vocab = fields.size("padded_vocab_size", "vocab_size", default=65024, most=MAX_VOCAB)
+    vocab_name = "vocab_size" if fields.has("vocab_size") and not fields.has("padded_vocab_size") else "padded_vocab_size"
+    vocab = fields.size(vocab_name, default=65024, most=MAX_VOCAB)
     return Body(hidden, vocab, [layer] * num_layers, False, final)
+
+
+def gpt_neo(fields: Fields) -> Body:
+    """GPT-Neo: ``attention_types`` repeats a list of global and local layers; local ones see ``window_size`` tokens."""
+    hidden = fields.size("hidden_size", default=2048)
+    num_layers = fields.size("num_layers", "num_hidden_layers", default=24, most=MAX_LAYERS)
+    heads = fields.size("num_heads", "num_attention_heads", default=16)
+    kv = grouped(fields, hidden, heads, heads, None, own_head_dim=False)
+    local = _gpt_neo_local(fields, num_layers)
+    window = fields.size("window_size", default=256, most=MAX_TOKENS) if any(local) else None
+    inner = fields.size_or("intermediate_size", derived=4 * hidden, rule="4 x hidden_size")
+    mlp, vectors = DenseMLP(inner, gated=False), 2 * norm_values("layer", hidden) + inner + hidden
+    layers = [Layer((Attention(heads, kv, window if is_local else None, vectors=hidden),), mlp, vectors) for is_local in local]
+    positions = fields.size("max_position_embeddings", default=2048, most=MAX_VOCAB) * hidden
+    vocab = fields.size("vocab_size", default=50257, most=MAX_VOCAB)
+    tied = fields.flag("tie_word_embeddings", default=True)
+    return Body(hidden, vocab, layers, tied, norm_values("layer", hidden) + positions)
+
+
+def _gpt_neo_local(fields: Fields, layers: int) -> list[bool]:
+    kinds = fields.data.get("attention_types")
+    if kinds is None:
+        kinds = fields.infer("attention_types", [[["global", "local"], layers // 2]], f"default of {fields.owner}")
+    local: list[bool] = []
+    for entry in kinds if isinstance(kinds, list) else [None]:
+        names, repeats = entry if isinstance(entry, list) and len(entry) == 2 else (None, None)
+        if not isinstance(names, list) or type(repeats) is not int or not 0 < repeats * len(names) <= MAX_LAYERS:
+            raise fields.error(f"attention_types: expected [[kinds of layer], repeats] entries, got {shown(kinds)}")
+        if any(name not in ("global", "local") for name in names):
+            raise fields.error(f"attention_types: expected global and local, got {shown(names)}")
+        local += [name == "local" for name in names] * repeats
+    if len(local) != layers:
+        raise fields.error(f"attention_types: expected {layers} layers, got {len(local)}")
+    return local
 
 
 def qwen(fields: Fields) -> Body:

@@ -136,16 +136,18 @@ def _nemotron_moe(fields: Fields) -> MoE:
 
 
 def _nemotron_kinds(fields: Fields) -> tuple[str, ...]:
-    pattern = fields.data.get("hybrid_override_pattern")
     listed = fields.data.get("layers_block_type")
+    kinds: tuple[str, ...] | None = None
     if isinstance(listed, list) and 0 < len(listed) <= MAX_LAYERS:
         kinds = fields.kinds("layers_block_type", len(listed), NEMOTRON_NAMES)
-        assert kinds is not None
-    else:
+    if kinds is None or fields.has("hybrid_override_pattern"):
         pattern = fields.text("hybrid_override_pattern", NEMOTRON_PATTERN)
         if not 0 < len(pattern) <= MAX_LAYERS or set(pattern) - set(NEMOTRON_KINDS):
             raise fields.error(f"hybrid_override_pattern: expected letters of {''.join(NEMOTRON_KINDS)}, got {pattern[:40]!r}")
-        kinds = tuple(NEMOTRON_KINDS[letter] for letter in pattern)
+        spelt = tuple(NEMOTRON_KINDS[letter] for letter in pattern)
+        if kinds is not None and kinds != spelt:
+            raise fields.error("layers_block_type and hybrid_override_pattern name different layers")
+        kinds = spelt
     if fields.has("num_hidden_layers"):
         count = fields.size("num_hidden_layers", default=len(kinds), most=MAX_LAYERS)
         if count != len(kinds):
@@ -191,7 +193,7 @@ def _attention(
     q_heads = fields.size("num_attention_heads", default=heads)
     kv = fields.size_or("num_key_value_heads", derived=q_heads, rule="one per query head", default=kv_heads)
     own = head_dim is not None if own_head_dim is None else own_head_dim
-    shape = grouped(fields, hidden, q_heads, kv, head_dim, own_head_dim=own)
+    shape = grouped(fields, hidden, q_heads, kv, head_dim, own_head_dim=own, names=("head_dim", "attention_head_dim"))
     window = fields.optional_size(window_name, most=MAX_TOKENS) if window_name and fields.has(window_name) else None
     has_bias = bias is not None and fields.flag(bias, default=False)
     vectors = (q_heads + 2 * kv) * shape.head_dim + hidden if has_bias else 0

@@ -92,4 +92,7 @@ GLM4_MOE_LITE = Latent(
     "Glm4MoeLiteConfig", 2048, 47, 20, 10240, 154880, 768, 512, 192, 64, 256,
     experts=64, active=4, shared=1, expert_width=1536, first_dense=1,
 )  # fmt: skip
+MISTRAL4 = Latent(
+    "Mistral4Config", 4096, 36, 32, 12288, 131072, 1024, 256, 64, 64, 128, experts=128, active=4, shared=1, expert_width=2048
+)
 MINICPM3 = Latent("MiniCPM3Config", 2560, 62, 40, 6400, 73448, 768, 256, 64, 32, None, tied=True)

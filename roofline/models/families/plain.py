@@ -118,17 +118,24 @@ class Plain:
 
 
 def grouped(
-    fields: Fields, hidden: int, q_heads: int, kv_heads: int, head_dim: int | None, *, own_head_dim: bool = True
+    fields: Fields,
+    hidden: int,
+    q_heads: int,
+    kv_heads: int,
+    head_dim: int | None,
+    *,
+    own_head_dim: bool = True,
+    names: tuple[str, ...] = ("head_dim",),
 ) -> GroupedKV:
     """Grouped K and V, from the file's ``head_dim`` or from the hidden size, which the heads then have to divide."""
     if q_heads % kv_heads:
         raise fields.error(f"{kv_heads} key/value heads do not divide the {q_heads} attention heads")
-    given = own_head_dim and fields.has("head_dim") and not fields.is_null("head_dim")
+    given = own_head_dim and any(fields.has(name) for name in names) and not fields.is_null(*names)
     if head_dim is None and not given and hidden % q_heads:
         raise fields.error(f"{q_heads} attention heads do not divide the hidden size {hidden}, and there is no head_dim")
     if own_head_dim:
         rule = "hidden size / attention heads"
-        width = fields.size_or("head_dim", derived=max(hidden // q_heads, 1), rule=rule, default=head_dim)
+        width = fields.size_or(*names, derived=max(hidden // q_heads, 1), rule=rule, default=head_dim)
     else:
         width = fields.infer("head_dim", hidden // q_heads, "hidden size / attention heads")
     return GroupedKV(kv_heads, width, width)

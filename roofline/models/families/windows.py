@@ -35,15 +35,16 @@ def periodic(default: int, period: int, *, pattern_name: str | None = "sliding_w
     """A window in all layers but every ``period``-th, unless ``layer_types`` says otherwise."""
 
     def rule(fields: Fields, layers: int) -> list[int | None]:
+        if fields.data.get("use_bidirectional_attention") not in (None, False):
+            raise fields.error("use_bidirectional_attention makes this an encoder; only decoder-only models are modelled")
         sliding = fields.kinds("layer_types", layers, SLIDING)
         if sliding is None:
             each = period
             if pattern_name is not None and fields.has(pattern_name):
                 each = fields.size(pattern_name, default=period, most=MAX_LAYERS)
-            elif pattern_name is not None:
-                fields.infer(pattern_name, period, f"default of {fields.owner}: every {period}th layer is full")
             else:
-                fields.infer("layer_types", f"every {period}th full", f"default of {fields.owner}")
+                name = pattern_name or "layer_types"
+                fields.infer(name, f"one full layer in {period}, the last", f"default of {fields.owner}")
             sliding = tuple((layer + 1) % each != 0 for layer in range(layers))
         return by_kind(fields, sliding, default)
 

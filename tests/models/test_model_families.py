@@ -52,6 +52,16 @@ CASES = [
     ),
     # EleutherAI/gpt-j-6b
     Case("gpt-j-6b", {"model_type": "gptj", "n_embd": 4096, "n_head": 16, "n_layer": 28}, {"full": 28}, *full(28, 16, 16, 256)),
+    # EleutherAI/gpt-neo-2.7B: every second layer sees 256 tokens
+    Case(
+        "gpt-neo-2.7b",
+        {
+            "model_type": "gpt_neo", "hidden_size": 2560, "num_heads": 20, "num_layers": 32, "window_size": 256,
+            "attention_types": [[["global", "local"], 16]],
+        },
+        {"full": 16, "window 256": 16}, (20, 20, 128), 32 * 2 * 20 * 128 * 2, 16 * 2 * 20 * 128 * 2 * (256 + LONG),
+        16 * 20 * 2 * 256 * (window(256) + CAUSAL),
+    ),
     # facebook/opt-6.7b
     Case(
         "opt-6.7b",
@@ -80,8 +90,8 @@ CASES = [
     Case(
         "falcon-7b",
         {
-            "model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "num_hidden_layers": 32, "multi_query": True,
-            "new_decoder_architecture": False, "num_kv_heads": 71,
+            "model_type": "falcon", "hidden_size": 4544, "num_attention_heads": 71, "num_hidden_layers": 32,
+            "multi_query": True, "new_decoder_architecture": False, "num_kv_heads": 71,
         },
         {"full": 32},
         *full(32, 71, 1, 64),
@@ -100,8 +110,8 @@ CASES = [
     Case(
         "falcon-rw-1b",
         {
-            "model_type": "falcon", "hidden_size": 2048, "num_attention_heads": 32, "num_hidden_layers": 24, "multi_query": False,
-            "new_decoder_architecture": False,
+            "model_type": "falcon", "hidden_size": 2048, "num_attention_heads": 32, "num_hidden_layers": 24,
+            "multi_query": False, "new_decoder_architecture": False,
         },
         {"full": 24},
         *full(24, 32, 32, 64),
@@ -170,7 +180,8 @@ CASES = [
                 "num_key_value_heads": 8, "head_dim": 128, "no_rope_layers": [], "attention_chunk_size": 8192,
             },
         },
-        {"chunk 8192": 36, "full": 12}, (40, 8, 128), 48 * 4096, 36 * 4096 * 8192 + 12 * 4096 * LONG, 48 * 40 * 2 * CAUSAL * 256,
+        {"chunk 8192": 36, "full": 12}, (40, 8, 128), 48 * 4096, 36 * 4096 * 8192 + 12 * 4096 * LONG,
+        48 * 40 * 2 * CAUSAL * 256,
     ),
     # the same with chunks of 3000: two whole chunks and one of 2192 tokens
     Case(
