@@ -11,6 +11,7 @@ from roofline.models.crossover import crossover
 from roofline.models.forward import ForwardPass, forward
 from roofline.models.kvcache import Capacity, ModelCache, capacity, model_cache
 from roofline.models.parameters import PartWeights, weights_by_part
+from roofline.models.predictions import AttentionPrediction, predict_attention
 from roofline.models.spec import ModelSpec
 from roofline.models.weights import weight_dtype as weight_dtype_named
 from roofline.models.works import Dtypes
@@ -24,7 +25,8 @@ PHASES: tuple[Phase, ...] = ("prefill", "decode")
 class ModelAnalysis:
     """A model on a device. ``capacity`` is ``None`` where the device's memory is not known; times are limits.
 
-    ``crossover_n``: for each phase the length at which attention overtakes the MLP, ``None`` where it never does.
+    ``crossover_n``: for each phase the length at which attention overtakes the MLP, ``None`` where it never does;
+    ``attention``: the attention layers once more, as ``roofline analyze`` predicts their variants.
     """
 
     spec: ModelSpec
@@ -36,6 +38,7 @@ class ModelAnalysis:
     cache: ModelCache
     capacity: Capacity | None
     crossover_n: dict[Phase, int | None]
+    attention: tuple[AttentionPrediction, ...]
 
     @property
     def prefill(self) -> ForwardPass | None:
@@ -55,11 +58,8 @@ class ModelAnalysis:
     @property
     def problems(self) -> tuple[AttentionProblem, ...]:
         """The attention problems of every phase, as ``roofline measure`` takes them."""
-        compute, _, kv = self.dtypes
         return tuple(
-            problem
-            for each in self.passes
-            for problem in attention_problems(self.spec, each.phase, each.n, each.batch, compute, kv, self.cache.page_size)
+            problem for each in self.passes for problem in _problems(self.spec, each, self.dtypes, self.cache.page_size)
         )
 
     def _pass(self, phase: Phase) -> ForwardPass | None:
@@ -102,4 +102,13 @@ def analyze_model(
     if profile.memory_bytes is not None:
         room = capacity(cache, profile.memory_bytes, sum(part.bytes for part in by_part), reserve_bytes)
     crossovers: dict[Phase, int | None] = {phase: crossover(spec, phase) for phase in PHASES}
-    return ModelAnalysis(spec, profile, dtypes, roof, passes, by_part, cache, room, crossovers)
+    attention = tuple(
+        prediction
+        for each in passes
+        for prediction in predict_attention(each.phase, _problems(spec, each, dtypes, page_size), profile, roof)
+    )
+    return ModelAnalysis(spec, profile, dtypes, roof, passes, by_part, cache, room, crossovers, attention)
+
+
+def _problems(spec: ModelSpec, each: ForwardPass, dtypes: Dtypes, page_size: int) -> tuple[AttentionProblem, ...]:
+    return attention_problems(spec, each.phase, each.n, each.batch, dtypes.compute, dtypes.kv, page_size)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SCHEMA = "roofline.model/1"
 CONVENTIONS = (
     "times are limits: each part at least its useful FLOPs over the peak or its bytes over the HBM bandwidth, parts in turn",
+    "attention: the same layers as roofline analyze predicts them, with the tiles, launches and L2 of a variant",
     "floor_s is the whole pass as one kernel, activations not counted",
     "prefill computes the logits of each prompt's last token only",
     "experts read: E (1 - (1 - k/E)^T) of E for T tokens that take k each, all choices equally likely",
@@ -48,6 +49,7 @@ def document(analysis: ModelAnalysis) -> dict[str, Any]:
         "capacity": None if room is None else {**asdict(room), "free_bytes": room.free_bytes},
         "crossover_n": dict(analysis.crossover_n),
         "passes": [_pass_dict(each) for each in analysis.passes],
+        "attention": [asdict(each) for each in analysis.attention],
         "conventions": list(CONVENTIONS),
     }
 

@@ -9,10 +9,10 @@ whole pass as one kernel, all FLOPs over the peak or all weight and cache bytes 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from roofline.errors import InputError
-from roofline.model import peak_flop_per_s
 from roofline.models.attention import Phase
 from roofline.models.spec import ModelSpec
 from roofline.models.works import Dtypes, Work, model_works
@@ -109,10 +109,9 @@ def forward(
     for option, value, most in (("--n", n, MAX_LENGTH), ("--batch", batch, MAX_BATCH)):
         if not 0 < value <= most:
             raise InputError(f"{option} {value}: expected a whole number from 1 to {most}")
-    hbm, vector = profile.ceiling("hbm_bytes_per_s", roof), profile.ceiling("fp32_flop_per_s", roof)
-    ceilings = _Ceilings(
-        peak_flop_per_s(profile, dtypes.compute, roof), vector.value if vector else None, hbm.value if hbm else None
-    )
+    keys = (f"{dtypes.compute.name}_flop_per_s", "fp32_flop_per_s", "hbm_bytes_per_s")
+    found = [profile.ceiling(key, roof) for key in keys]
+    ceilings = _Ceilings(*(None if ceiling is None else ceiling.value for ceiling in found))
     works = list(model_works(spec, phase, n, batch, dtypes))
     unknown = [name for name, value in (("hbm", ceilings.hbm), (dtypes.compute.matmul_unit, ceilings.matmul)) if value is None]
     parts = tuple(_parts(works, ceilings, vector_compute=dtypes.compute.matmul_unit == "vector"))
@@ -138,8 +137,12 @@ def _parts(works: Iterable[tuple[Work, int]], ceilings: _Ceilings, *, vector_com
             sum(layers * work.kv_bytes for work, layers in group),
             sum(layers * work.activation_bytes for work, layers in group),
             sum(times.values()) if times else None,
-            max(times, key=lambda unit: times[unit]) if times else None,
+            _longest(times),
         )
+
+
+def _longest(times: dict[PartBound, float]) -> PartBound | None:
+    return max(times.items(), key=itemgetter(1))[0] if times else None
 
 
 def _time(work: Work, ceilings: _Ceilings, vector_compute: bool) -> tuple[float | None, PartBound | None]:

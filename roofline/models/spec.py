@@ -129,9 +129,9 @@ class ModelSpec:
     """A decoder-only language model.
 
     ``name``: the shipped name or the path it was read from; ``runs``: its layers, equal neighbours joined; ``vectors``: values
-    of the final norm, of position embeddings and of biases outside the layers; ``extra`` and ``extra_embeddings``: matrices and
-    table values outside the layers; ``inferred``: every value the file does not give; ``notes``: what is not modelled; ``context_tokens``:
-    the longest sequence, as far as the file says.
+    of the final norm, of position embeddings and of biases outside the layers; ``extra`` and ``extra_embeddings``: matrices
+    and table values outside the layers; ``inferred``: every value the file does not give; ``notes``: what is not modelled;
+    ``context_tokens``: the longest sequence, as far as the file says.
     """
 
     name: str

@@ -54,11 +54,8 @@ def mpt(fields: Fields) -> Body:
     if kv_heads is None:
         kv_heads = attention.size("kv_n_heads", default=heads)
     window = attention.data.get("sliding_window_size", -1)
-    reach = (
-        None
-        if window == -1 and not isinstance(window, bool)
-        else attention.size("sliding_window_size", default=1, most=MAX_TOKENS)
-    )
+    slides = window != -1 or isinstance(window, bool)
+    reach = attention.size("sliding_window_size", default=1, most=MAX_TOKENS) if slides else None
     kv = grouped(fields, hidden, heads, kv_heads, None, own_head_dim=False)
     inner = hidden * fields.size("expansion_ratio", default=4, most=64)
     no_bias = fields.flag("no_bias", default=True)
