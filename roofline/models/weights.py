@@ -21,7 +21,7 @@ PartName = Literal[
 ]
 
 # What stays in the compute dtype when the weights are quantised, as published fp8 and int4 checkpoints do.
-UNQUANTISED_PARTS = frozenset({"embeddings", "router", "lm head"})
+UNQUANTISED_PARTS = frozenset({"embeddings", "router", "norms", "lm head"})
 WEIGHT_DTYPES = MappingProxyType({name: DTYPES[name] for name in ("fp32", "bf16", "fp16", "fp8", "int8", "int4")})
 INT4_WEIGHT_GROUP = 128  # weights that share one fp16 scale (GPTQ, arXiv:2210.17323, and AWQ checkpoints)
 
@@ -82,5 +82,9 @@ def stored_bytes(values: int, dtype: DType) -> int:
 
 
 def part_dtype(part: str, weights: DType, compute: DType) -> DType:
-    """The dtype that a part's weights are stored in: quantisation leaves embeddings, router and LM head alone."""
-    return compute if part in UNQUANTISED_PARTS and weights.bits < compute.bits else weights
+    """The dtype that a part's weights are stored in: quantisation leaves embeddings, router, norms and LM head alone.
+
+    They keep the compute dtype, or bf16 where that has less than 16 bits.
+    """
+    plain = compute if compute.bits >= 16 else DTYPES["bf16"]
+    return plain if part in UNQUANTISED_PARTS and weights.bits < plain.bits else weights

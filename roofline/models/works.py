@@ -33,14 +33,14 @@ class Work(NamedTuple):
 def model_works(spec: ModelSpec, phase: Phase, n: int, batch: int, dtypes: Dtypes) -> Iterator[tuple[Work, int]]:
     """Every part of every kind of layer with its number of layers, then the parts outside the layers."""
     tokens, hidden = batch * (n if phase == "prefill" else 1), spec.hidden_size
-    compute = dtypes.compute
-    row = stored_bytes(hidden, compute)
-    yield Work("embeddings", 0, tokens * row, 0, tokens * row), 1  # a row of the table in, the hidden state out
+    plain = part_dtype("embeddings", dtypes.weights, dtypes.compute)
+    row, state = stored_bytes(hidden, plain), stored_bytes(hidden, dtypes.compute)
+    yield Work("embeddings", 0, tokens * row, 0, tokens * state), 1  # a row of the table in, the hidden state out
     for run in spec.distinct_layers:
         for work in _layer(run.layer, hidden, phase, n, batch, tokens, dtypes):
             yield work, run.repeats
     yield from ((work, 1) for work in _matrices(spec.extra, tokens, dtypes))
-    yield Work("norms", 0, stored_bytes(spec.vectors, compute), 0, 0), 1
+    yield Work("norms", 0, stored_bytes(spec.vectors, plain), 0, 0), 1
     head = Weight("lm head", hidden, spec.vocab_size, hidden + spec.vocab_size)
     yield from ((work, 1) for work in _matrices((head,), batch, dtypes))
 
@@ -52,7 +52,7 @@ def _layer(layer: Layer, hidden: int, phase: Phase, n: int, batch: int, tokens: 
             yield _attention(mixer, phase, n, batch, dtypes)
         else:
             yield _recurrence(mixer, phase, batch, tokens, dtypes)
-    yield Work("norms", 0, stored_bytes(layer.vector_values, dtypes.compute), 0, 0)
+    yield Work("norms", 0, stored_bytes(layer.vector_values, part_dtype("norms", dtypes.weights, dtypes.compute)), 0, 0)
 
 
 def _matrices(weights: Iterable[Weight], tokens: int, dtypes: Dtypes) -> Iterator[Work]:

@@ -34,7 +34,7 @@ ODD = st.one_of(
     st.text(max_size=5),
     st.lists(st.one_of(st.integers(-2, 9), st.booleans(), st.none(), st.text(max_size=2)), max_size=4),
 )  # fmt: skip
-QUICK = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def complaint(error: InputError) -> str:
