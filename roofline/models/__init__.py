@@ -10,9 +10,19 @@ In a notebook::
     to_frame(result)
 """
 
-from roofline.models.analysis import ModelAnalysis, analyze_model
+from roofline.models.analysis import ModelAnalysis, analyze_model, sweep_model
 from roofline.models.document import document, rows, to_frame
 from roofline.models.load import load_model, shipped_models
 from roofline.models.spec import ModelSpec
 
-__all__ = ["ModelAnalysis", "ModelSpec", "analyze_model", "document", "load_model", "rows", "shipped_models", "to_frame"]
+__all__ = [
+    "ModelAnalysis",
+    "ModelSpec",
+    "analyze_model",
+    "document",
+    "load_model",
+    "rows",
+    "shipped_models",
+    "sweep_model",
+    "to_frame",
+]

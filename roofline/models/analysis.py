@@ -1,7 +1,9 @@
 """A whole model on a device: prefill, decode, weights, cache and capacity in one result."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 from roofline.dtypes import compute_dtype
 from roofline.dtypes import kv_dtype as kv_dtype_named
@@ -108,6 +110,14 @@ def analyze_model(
         for prediction in predict_attention(each.phase, _problems(spec, each, dtypes, page_size), profile, roof)
     )
     return ModelAnalysis(spec, profile, dtypes, roof, passes, by_part, cache, room, crossovers, attention)
+
+
+def sweep_model(
+    spec: ModelSpec, profile: Profile, lengths: Iterable[int], batches: Iterable[int], **options: Any
+) -> Iterator[ModelAnalysis]:
+    """Analyze every length with every batch, as each is asked for; ``options`` are those of ``analyze_model``."""
+    for n, batch in product(lengths, batches):
+        yield analyze_model(spec, profile, n, batch, **options)
 
 
 def _problems(spec: ModelSpec, each: ForwardPass, dtypes: Dtypes, page_size: int) -> tuple[AttentionProblem, ...]:

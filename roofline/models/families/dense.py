@@ -56,7 +56,7 @@ OPT = Plain(
 )  # fmt: skip
 BLOOM = Plain(
     "BloomConfig", 64, 2, 8, None, 250880, tied=True, gated=False, norm="layer", names=BLOOM_NAMES, own_head_dim=False,
-    kv_rule=_one_per_head, qkv_bias=True, o_bias=True, mlp_bias=True,
+    kv_rule=_one_per_head, qkv_bias=True, o_bias=True, mlp_bias=True, embedding_norm=True,
 )  # fmt: skip
 STARCODER2 = Plain(
     "Starcoder2Config", 3072, 30, 24, 12288, 49152, kv_heads=2, tied=True, gated=False, norm="layer", own_head_dim=True,
@@ -80,7 +80,7 @@ QWEN2_VL = Plain(
 )
 QWEN2_MOE = Plain(
     "Qwen2MoeConfig", 2048, 24, 16, 5632, 151936, kv_heads=16, qkv_bias=("qkv_bias", True), window=qwen(last_layers_only=True),
-    mlp=qwen_moe(60, 4, 1408, 5632),
+    mlp=qwen_moe(60, 4, 1408, 5632), shared_gate=True,
 )  # fmt: skip
 QWEN3 = Plain(
     "Qwen3Config", 4096, 32, 32, 22016, 151936, kv_heads=32, head_dim=128, qk_norm="head",
@@ -116,7 +116,7 @@ PHI = Plain(
 PHI3 = Plain("Phi3Config", 3072, 32, 32, 8192, 32064, window=every_layer(None))
 PHIMOE = Plain(
     "PhimoeConfig", 4096, 32, 32, 6400, 32064, kv_heads=8, norm="layer", own_head_dim=False, window=every_layer(None),
-    qkv_bias=("attention_bias", False), o_bias=("attention_bias", False),
+    qkv_bias=("attention_bias", False), o_bias=("attention_bias", False), head_bias=("lm_head_bias", False),
     mlp=experts_everywhere(("num_local_experts", 16), ("num_experts_per_tok", 2)),
 )  # fmt: skip
 COHERE = Plain(

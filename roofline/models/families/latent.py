@@ -82,7 +82,7 @@ class Latent:
 
 
 DEEPSEEK_V2 = Latent(
-    "DeepseekV2Config", 4096, 32, 32, 11008, 32000, 1536, 512, 128, 64, 128, experts=64, shared=2, expert_width=1407
+    "DeepseekV2Config", 4096, 32, 32, 11008, 102400, 1536, 512, 128, 64, 128, experts=64, shared=2, expert_width=1407
 )
 DEEPSEEK_V3 = Latent(
     "DeepseekV3Config", 7168, 61, 128, 18432, 129280, 1536, 512, 128, 64, 128,

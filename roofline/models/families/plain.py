@@ -14,7 +14,7 @@ from roofline.models.families.mlps import MLPRule, dense
 from roofline.models.families.windows import WindowRule, no_window
 from roofline.models.fields import MAX_LAYERS, MAX_VOCAB, Fields
 from roofline.models.mixers import Attention
-from roofline.models.spec import Layer
+from roofline.models.spec import DenseMLP, Layer, MoE
 from roofline.problem import GroupedKV
 
 HeadsRule = Callable[[Fields, int], int]
@@ -25,9 +25,9 @@ class Plain:
     """One family. Sizes are the documented defaults; ``kv_heads`` and ``head_dim`` ``None`` means derived from the others.
 
     ``names``: the fields' names where they are not the usual ones, the aliases after them. ``*_bias``: of the Q, K and V, the
-    output and the MLP projections, each a constant or a field with its default. ``norms``: norms a layer; ``qk_norm``: over one
+    output and the MLP projections and the LM head, each a constant or a field with its default. ``norms``: norms a layer; ``qk_norm``: over one
     head or the whole width, with ``qk_norm_flag`` only where ``use_qk_norm`` says so. ``positions``: field, default and extra
-    rows of a learned position table.
+    rows of a learned position table; ``shared_gate``: a gate scales the shared expert.
     """
 
     owner: str
@@ -47,7 +47,7 @@ class Plain:
     qkv_bias: bool | tuple[str, bool] = False
     o_bias: bool | tuple[str, bool] = False
     mlp_bias: bool | tuple[str, bool] = False
-    head_bias: bool = False
+    head_bias: bool | tuple[str, bool] = False
     sinks: bool = False
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     own_head_dim: bool = True
@@ -55,6 +55,8 @@ class Plain:
     window: WindowRule = no_window
     mlp: MLPRule = dense
     positions: tuple[str, int, int] | None = None
+    embedding_norm: bool = False
+    shared_gate: bool = False
     tied_always: bool | None = None
 
     def read(self, fields: Fields) -> Body:
@@ -70,9 +72,8 @@ class Plain:
         norm = norm_values(self.norm, hidden)
         layers = []
         for window, mlp in zip(windows, mlps, strict=True):
-            bias = mlp.width * (2 if mlp.gated else 1) + hidden if mlp_bias else 0
             attention = Attention(q_heads, kv, window, vectors=attention_vectors)
-            layers.append(Layer((attention,), mlp, self.norms * norm + bias * getattr(mlp, "experts", 1)))
+            layers.append(Layer((attention,), mlp, self.norms * norm + self._mlp_vectors(mlp, hidden, biased=mlp_bias)))
         return Body(hidden, vocab, layers, self._tied(fields), norm + self._outside(fields, hidden, vocab))
 
     def intermediate(self, fields: Fields, hidden: int) -> int:
@@ -104,13 +105,20 @@ class Plain:
             return vectors
         return vectors + {"none": 0, "head": 2 * kv.head_dim, "width": q_width + kv_width}[self.qk_norm]
 
+    def _mlp_vectors(self, mlp: DenseMLP | MoE, hidden: int, *, biased: bool) -> int:
+        bias = mlp.width * (2 if mlp.gated else 1) + hidden if biased else 0
+        if isinstance(mlp, DenseMLP):
+            return bias
+        gate = hidden if self.shared_gate and mlp.shared_width else 0
+        return mlp.experts * (bias + (1 if biased else 0)) + gate  # one bias an expert in the router
+
     def _tied(self, fields: Fields) -> bool:
         if self.tied_always is not None:
             return self.tied_always
         return fields.flag("tie_word_embeddings", default=self.tied)
 
     def _outside(self, fields: Fields, hidden: int, vocab: int) -> int:
-        bias = vocab if self.head_bias else 0
+        bias = (vocab if _bias(fields, self.head_bias) else 0) + (norm_values(self.norm, hidden) if self.embedding_norm else 0)
         if self.positions is None:
             return bias
         name, default, extra = self.positions

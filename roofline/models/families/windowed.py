@@ -55,7 +55,8 @@ def _llama4_chunked(fields: Fields, layers: int) -> tuple[bool, ...]:
 def gemma3n(fields: Fields) -> Body:
     """Gemma 3n: the last ``num_kv_shared_layers`` read the cache of the last layer of their kind before them.
 
-    Beside attention and MLP it has AltUp, LAuReL and per-layer embeddings, counted as other projections.
+    Beside attention and MLP it has AltUp, LAuReL and per-layer embeddings, counted as other projections. The K and V
+    projections of sharing layers, which a checkpoint may hold and no pass uses, are left out.
     """
     hidden = fields.size("hidden_size", default=2048)
     num_layers = fields.size("num_hidden_layers", default=35, most=MAX_LAYERS)
@@ -88,8 +89,10 @@ def gemma3n(fields: Fields) -> Body:
     )
     layers = []
     for layer, (window, width) in enumerate(zip(windows, widths, strict=True)):
-        attention = Attention(heads, kv, window, shared_kv=layer >= first_shared, vectors=2 * kv.head_dim)
-        layers.append(Layer((attention,), DenseMLP(width), 7 * hidden, extra))
+        shares = layer >= first_shared
+        norms = kv.head_dim * (1 if shares else 2)  # over q, and over k where there is one
+        attention = Attention(heads, kv, window, shared_kv=shares, vectors=norms)
+        layers.append(Layer((attention,), DenseMLP(width), 8 * hidden, extra))
     outside = (
         Weight("other projections", hidden, num_layers * low, hidden + num_layers * low),
         Weight("other projections", hidden, 2 * (inputs - 1) * hidden, (inputs - 1) * pair),

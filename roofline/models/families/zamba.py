@@ -12,7 +12,7 @@ from roofline.models.spec import DenseMLP, Layer
 from roofline.models.weights import Weight
 from roofline.problem import GroupedKV
 
-KINDS = {"mamba": False, "hybrid": True}
+KINDS = {"mamba": False, "linear_attention": False, "hybrid": True}
 DEFAULT_HYBRID_LAYERS = frozenset({6, 12, 18, 24, 30, 36, 42, 47, 51})
 DEFAULT_LAYERS = 54
 
