@@ -24,10 +24,10 @@ HeadsRule = Callable[[Fields, int], int]
 class Plain:
     """One family. Sizes are the documented defaults; ``kv_heads`` and ``head_dim`` ``None`` means derived from the others.
 
-    ``names``: the fields' names where they are not the usual ones, the aliases after them. ``*_bias``: of the Q, K and V, the
-    output and the MLP projections and the LM head, each a constant or a field with its default. ``norms``: norms a layer; ``qk_norm``: over one
-    head or the whole width, with ``qk_norm_flag`` only where ``use_qk_norm`` says so. ``positions``: field, default and extra
-    rows of a learned position table; ``shared_gate``: a gate scales the shared expert.
+    ``names``: the fields' names where they are not the usual ones, the aliases after them. ``*_bias``: of the projections to
+    Q, K and V, of the output, the MLP and the LM head, each a constant or a field with its default. ``norms``: norms a layer;
+    ``qk_norm``: over one head or the whole width, with ``qk_norm_flag`` only where ``use_qk_norm`` says so. ``positions``:
+    field, default and extra rows of a learned position table; ``shared_gate``: a gate scales the shared expert.
     """
 
     owner: str
