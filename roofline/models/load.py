@@ -59,6 +59,8 @@ def read_config(data: object, where: str, name: str) -> ModelSpec:
         notes.append("quantization_config is not applied: the weight dtype is an option")
     if data.get("num_nextn_predict_layers") not in (None, 0):
         notes.append("multi-token prediction layers are not modelled")
+    if data.get("dual_chunk_attention_config") is not None:
+        notes.append("dual_chunk_attention_config is not modelled: attention is counted as the other fields give it")
     return ModelSpec(
         name=name,
         model_type=model_type,

@@ -375,9 +375,17 @@ CASES = [
     Case("bamba-9b", {"model_type": "bamba", "attn_layer_indices": [9, 18, 27], "mamba_d_state": 128},
          {"state space (mamba2)": 29, "full": 3}, (32, 8, 128), 3 * 4096,
          3 * 4096 * LONG + 29 * (8192 * 128 * 4 + 3 * (8192 + 256) * 2), 3 * 32 * 2 * CAUSAL * 256),
-    # tiiuae/Falcon-H1 kind: attention and Mamba-2 side by side, inner size 1024 by default
-    Case("falcon-h1", {"model_type": "falcon_h1"}, {"full + state space (mamba2)": 32}, (32, 8, 128), 32 * 4096,
-         32 * 4096 * LONG + 32 * (1024 * 256 * 4 + 3 * (1024 + 512) * 2), 32 * 32 * 2 * CAUSAL * 256),
+    # tiiuae/Falcon-H1-7B-Instruct: attention and Mamba-2 side by side; 12 heads of 128 in 3072, inner size 3072
+    Case(
+        "falcon-h1-7b",
+        {
+            "model_type": "falcon_h1", "hidden_size": 3072, "num_hidden_layers": 44, "num_attention_heads": 12,
+            "num_key_value_heads": 2, "head_dim": 128, "mamba_d_ssm": 3072, "mamba_n_heads": 24, "mamba_d_head": 128,
+            "mamba_d_state": 256, "mamba_n_groups": 1,
+        },
+        {"full + state space (mamba2)": 44}, (12, 2, 128), 44 * 1024,
+        44 * (1024 * LONG + 3072 * 256 * 4 + 3 * (3072 + 512) * 2), 44 * 12 * 2 * CAUSAL * 256,
+    ),
     # MiniMaxAI/MiniMax-Text-01: one softmax layer of eight; state 64 x 128 x 128 fp32 in the others
     Case(
         "minimax-text-01",
@@ -409,6 +417,12 @@ CASES = [
     ),
     # HuggingFaceTB/SmolLM3-3B
     Case("smollm3-3b", {"model_type": "smollm3", "use_sliding_window": False}, {"full": 36}, *full(36, 16, 4, 128)),
+    # tiiuae/falcon-mamba-7b: expand 16, but intermediate_size 8192 is what the layers have
+    Case(
+        "falcon-mamba-7b",
+        {"model_type": "falcon_mamba", "hidden_size": 4096, "num_hidden_layers": 64, "expand": 16, "intermediate_size": 8192},
+        {"state space (mamba1)": 64}, (0, 0, 0), 0, 64 * (8192 * 16 * 4 + 3 * 8192 * 2), 0,
+    ),
     # state-spaces/mamba-2.8b-hf: no cache that grows; state 5120 x 16 fp32
     Case(
         "mamba-2.8b", {"model_type": "mamba", "hidden_size": 2560, "num_hidden_layers": 64}, {"state space (mamba1)": 64},

@@ -11,6 +11,7 @@ import pytest
 from roofline.errors import InputError
 from roofline.models import ModelSpec, analyze_model, load_model, shipped_models, to_frame
 from roofline.models.load import read_config
+from roofline.models.mixers import Attention
 from roofline.models.spec import MoE
 from roofline.profiles import load
 
@@ -141,6 +142,8 @@ def test_moe_layouts() -> None:
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "MX"}, "hybrid_override_pattern"),
         ({"model_type": "zamba2", "num_hidden_layers": 38}, "layers_block_type: missing"),
         ({"model_type": "mpt", "attn_config": {"attn_type": "sparse"}}, "attn_config: attn_type: unknown kind"),
+        ({"model_type": "mpt", "attn_config": {"prefix_lm": True}}, "attn_config: prefix_lm"),
+        ({"model_type": "zamba2", "mamba_headdim": 64, "n_mamba_heads": 8}, "is not the inner size 5120"),
         ({"model_type": "mpt", "attn_config": 3}, "attn_config: expected an object"),
         ({"model_type": "dbrx", "ffn_config": {"moe_top_k": 0}}, "ffn_config: moe_top_k"),
         ({"model_type": "minimax", "attn_type_list": [0, 1]}, "attn_type_list: expected one value for each of the 32"),
@@ -182,6 +185,15 @@ def test_notes_name_what_is_left_out() -> None:
     assert vision.notes == ("only the language model is modelled: no vision or audio tower",)
     assert "multi-token prediction" in read(model_type="deepseek_v3", num_nextn_predict_layers=1).notes[0]
     assert "quantization_config" in read(model_type="gpt_oss", quantization_config={"quant_method": "mxfp4"}).notes[0]
+
+
+def test_the_first_format_of_falcon_40b() -> None:
+    config = {"model_type": "RefinedWeb", "hidden_size": 8192, "n_head": 128, "n_head_kv": 8, "n_layer": 60}
+    spec = read(**config)
+    ((attention, layers),) = spec.mixers
+    assert layers == 60
+    assert isinstance(attention, Attention)
+    assert attention.cached_values == 2 * 8 * 64
 
 
 def test_infinity_in_a_field_that_is_not_read(tmp_path: Path) -> None:

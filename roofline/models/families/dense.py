@@ -110,7 +110,7 @@ GEMMA3 = Plain(
 )  # fmt: skip
 
 PHI = Plain(
-    "PhiConfig", 2048, 24, 32, 8192, 51200, gated=False, norm="layer", norms=1, own_head_dim=False, qkv_bias=True, o_bias=True,
+    "PhiConfig", 2048, 24, 32, 8192, 51200, gated=False, norm="layer", norms=1, qkv_bias=True, o_bias=True,
     mlp_bias=True, head_bias=True,
 )  # fmt: skip
 PHI3 = Plain("Phi3Config", 3072, 32, 32, 8192, 32064, window=every_layer(None))
@@ -129,7 +129,6 @@ COHERE = Plain(
     tied=True,
     norm="scale",
     norms=1,
-    own_head_dim=False,
     qk_norm="width",
     qk_norm_flag=True,
 )
@@ -172,7 +171,7 @@ MINIMAX_M2 = Plain(
     mlp=experts_everywhere(("num_local_experts", 256), ("num_experts_per_tok", 8)),
 )  # fmt: skip
 
-OLMO = Plain("OlmoConfig", 4096, 32, 32, 11008, 50304, norm="none", own_head_dim=False, qkv_bias=("attention_bias", False))
+OLMO = Plain("OlmoConfig", 4096, 32, 32, 11008, 50304, norm="none", qkv_bias=("attention_bias", False))
 OLMO2 = Plain("Olmo2Config", 4096, 32, 32, 11008, 50304, own_head_dim=True, qk_norm="width", qkv_bias=("attention_bias", False))
 OLMO3 = Plain(
     "Olmo3Config", 4096, 32, 32, 11008, 50304, qk_norm="width", qkv_bias=("attention_bias", False),

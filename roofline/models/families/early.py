@@ -14,7 +14,10 @@ def falcon(fields: Fields) -> Body:
     hidden = fields.size("hidden_size", "n_embed", default=4544)
     num_layers = fields.size("num_hidden_layers", "n_layer", default=32, most=MAX_LAYERS)
     heads = fields.size("num_attention_heads", "n_head", default=71)
-    new = fields.flag("new_decoder_architecture", default=False)
+    if fields.has("n_head_kv") and not fields.has("new_decoder_architecture"):
+        new = fields.infer("new_decoder_architecture", True, "n_head_kv is given, as in the first format of Falcon-40B")
+    else:
+        new = fields.flag("new_decoder_architecture", default=False)
     multi_query = fields.flag("multi_query", default=True)
     if new or not multi_query:
         given = fields.size_or("num_kv_heads", "n_head_kv", derived=heads, rule="one per query head")
@@ -53,6 +56,8 @@ def mpt(fields: Fields) -> Body:
     kv_heads = kinds[kind]
     if kv_heads is None:
         kv_heads = attention.size("kv_n_heads", default=heads)
+    if attention.data.get("prefix_lm") not in (None, False):
+        raise attention.error("prefix_lm: attention in both directions inside a prefix is not modelled")
     window = attention.data.get("sliding_window_size", -1)
     slides = window != -1 or isinstance(window, bool)
     reach = attention.size("sliding_window_size", default=1, most=MAX_TOKENS) if slides else None

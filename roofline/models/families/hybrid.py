@@ -39,7 +39,7 @@ def bamba(fields: Fields) -> Body:
     attends = fields.indices("attn_layer_indices", num_layers)
     if attends is None:
         attends = fields.infer("attn_layer_indices", frozenset(), f"default of {fields.owner}: no attention layer")
-    attention = _attention(fields, hidden, heads=32, kv_heads=8)
+    attention = _attention(fields, hidden, heads=32, kv_heads=8, own_head_dim=True)
     state_space = mamba2_by_prefix(fields, hidden, heads=128, groups=1, state=256)
     mlp = DenseMLP(fields.size("intermediate_size", default=14336))
     layers = [Layer((attention if layer in attends else state_space,), mlp, 2 * hidden) for layer in range(num_layers)]
@@ -73,7 +73,7 @@ def falcon_h1(fields: Fields) -> Body:
     """Falcon-H1: attention and Mamba-2 side by side in every layer."""
     hidden = fields.size("hidden_size", default=4096)
     num_layers = fields.size("num_hidden_layers", default=32, most=MAX_LAYERS)
-    attention = _attention(fields, hidden, heads=32, kv_heads=8)
+    attention = _attention(fields, hidden, heads=32, kv_heads=8, own_head_dim=True)
     norm = fields.flag("mamba_rms_norm", default=False)
     state_space = mamba2_by_prefix(fields, hidden, heads=128, groups=1, state=256, norm=norm)
     mlp = DenseMLP(fields.size("intermediate_size", default=14336))

@@ -12,6 +12,8 @@ def mamba1(
     """A Mamba-1 layer; ``norms``: Jamba's over dt, B and C."""
     names = ("mamba_d_state", "mamba_expand", "mamba_d_conv", "mamba_dt_rank") if prefix else _OWN_NAMES
     inner = hidden * fields.size(names[1], default=2, most=64)
+    if not prefix:  # Falcon Mamba gives expand 16 and an intermediate_size of twice the hidden size, which holds
+        inner = fields.size_or("intermediate_size", derived=inner, rule="expand x hidden_size")
     width = fields.size(names[0], default=state)
     kernel = fields.size(names[2], default=4, most=1024)
     rank = -(-hidden // 16)

@@ -37,11 +37,12 @@ def zamba2(fields: Fields) -> Body:
         raise fields.error(f"attention_head_dim: expected 2 x hidden_size / num_attention_heads = {width}")
     kv = GroupedKV(kv_heads, width, width)
     inner = fields.size_or("intermediate_size", derived=4 * hidden, rule="4 x hidden_size")
+    mamba_width = hidden * fields.size("mamba_expand", default=2, most=64)
     state_space = mamba2(
         fields,
         hidden,
-        hidden * fields.size("mamba_expand", default=2, most=64),
-        fields.size("n_mamba_heads", default=8),
+        mamba_width,
+        _mamba_heads(fields, mamba_width),
         fields.size("mamba_ngroups", default=1),
         fields.size("mamba_d_state", default=64),
         fields.size("mamba_d_conv", default=4, most=1024),
@@ -61,6 +62,19 @@ def zamba2(fields: Fields) -> Body:
         layers.append(Layer((attention, state_space), DenseMLP(inner, tied=tied), hidden + shared_norms, extra))
     vocab = fields.size("vocab_size", default=32000, most=MAX_VOCAB)
     return Body(hidden, vocab, layers, fields.flag("tie_word_embeddings", default=True), hidden)
+
+
+def _mamba_heads(fields: Fields, inner: int) -> int:
+    """``n_mamba_heads``, or as many as ``mamba_headdim`` leaves, which early files give in its place."""
+    if not fields.has("mamba_headdim"):
+        return fields.size("n_mamba_heads", default=8)
+    width = fields.size("mamba_headdim", default=64)
+    if fields.has("n_mamba_heads") or inner % width:
+        heads = fields.size("n_mamba_heads", default=8)
+        if heads * width != inner:
+            raise fields.error(f"n_mamba_heads {heads} x mamba_headdim {width} is not the inner size {inner}")
+        return heads
+    return fields.infer("n_mamba_heads", inner // width, "mamba_expand x hidden_size / mamba_headdim")
 
 
 def _adapters(fields: Fields, hidden: int, inner: int) -> tuple[Weight, ...]:
