@@ -25,6 +25,8 @@ def shipped_models() -> tuple[str, ...]:
 def load_model(name_or_path: str | Path) -> ModelSpec:
     """Read a model: a shipped name (``llama-3-8b``), a ``config.json`` or a folder that holds one. Never the network.
 
+    A shipped name wins over a folder of that name here; ``./gpt2`` means the folder.
+
     Raises ``InputError``, one line that names the file and the field, when the file is broken, contradicts itself, or describes
     something other than a decoder-only model of a known family.
     """

@@ -1,4 +1,4 @@
-"""The families that ``Plain`` reads, one entry each."""
+"""The families that ``Plain`` reads, one entry each: class, hidden size, layers, heads, MLP width, vocabulary, then traits."""
 
 from types import MappingProxyType
 
@@ -59,7 +59,7 @@ BLOOM = Plain(
     kv_rule=_one_per_head, qkv_bias=True, o_bias=True, mlp_bias=True, embedding_norm=True,
 )  # fmt: skip
 STARCODER2 = Plain(
-    "Starcoder2Config", 3072, 30, 24, 12288, 49152, kv_heads=2, tied=True, gated=False, norm="layer", own_head_dim=True,
+    "Starcoder2Config", 3072, 30, 24, 12288, 49152, kv_heads=2, tied=True, gated=False, norm="layer",
     qkv_bias=("use_bias", True), o_bias=("use_bias", True), mlp_bias=("use_bias", True), window=every_layer(None),
 )  # fmt: skip
 
@@ -120,21 +120,9 @@ PHIMOE = Plain(
     mlp=experts_everywhere(("num_local_experts", 16), ("num_experts_per_tok", 2)),
 )  # fmt: skip
 COHERE = Plain(
-    "CohereConfig",
-    8192,
-    40,
-    64,
-    22528,
-    256000,
-    tied=True,
-    norm="scale",
-    norms=1,
-    qk_norm="width",
-    qk_norm_flag=True,
+    "CohereConfig", 8192, 40, 64, 22528, 256000, tied=True, norm="scale", norms=1, qk_norm="width", qk_norm_flag=True
 )
-COHERE2 = Plain(
-    "Cohere2Config", 8192, 40, 64, 22528, 256000, tied=True, norm="scale", norms=1, own_head_dim=True, window=periodic(4096, 4)
-)
+COHERE2 = Plain("Cohere2Config", 8192, 40, 64, 22528, 256000, tied=True, norm="scale", norms=1, window=periodic(4096, 4))
 
 GLM = Plain("GlmConfig", 4096, 40, 32, 13696, 151552, kv_heads=2, head_dim=128, qkv_bias=("attention_bias", True))
 GLM4 = Plain("Glm4Config", 4096, 40, 32, 13696, 151552, kv_heads=2, head_dim=128, norms=4, qkv_bias=("attention_bias", True))
@@ -172,7 +160,7 @@ MINIMAX_M2 = Plain(
 )  # fmt: skip
 
 OLMO = Plain("OlmoConfig", 4096, 32, 32, 11008, 50304, norm="none", qkv_bias=("attention_bias", False))
-OLMO2 = Plain("Olmo2Config", 4096, 32, 32, 11008, 50304, own_head_dim=True, qk_norm="width", qkv_bias=("attention_bias", False))
+OLMO2 = Plain("Olmo2Config", 4096, 32, 32, 11008, 50304, qk_norm="width", qkv_bias=("attention_bias", False))
 OLMO3 = Plain(
     "Olmo3Config", 4096, 32, 32, 11008, 50304, qk_norm="width", qkv_bias=("attention_bias", False),
     window=periodic(4096, 4, pattern_name=None),

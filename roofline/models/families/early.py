@@ -27,10 +27,11 @@ def falcon(fields: Fields) -> Body:
     kv = grouped(fields, hidden, heads, kv_heads, None, own_head_dim=False)
     inner = fields.size_or("ffn_hidden_size", derived=4 * hidden, rule="4 x hidden_size")
     bias = fields.flag("bias", default=False)
-    parallel = fields.flag("parallel_attn", default=True)
-    norms = (fields.size_or("num_ln_in_parallel_attn", derived=2, rule="two norms in the new architecture") if new else 1) if (
-        new or parallel
-    ) else 2  # fmt: skip
+    norms = 1 if fields.flag("parallel_attn", default=True) else 2
+    if new:
+        norms = fields.size_or(
+            "num_ln_in_parallel_attn", derived=2, rule="one each of attention and MLP in the new architecture"
+        )
     vectors = heads * kv.head_dim + 2 * kv_heads * kv.head_dim + hidden if bias else 0
     mlp_vectors = inner + hidden if bias else 0
     layer = Layer(
