@@ -64,6 +64,16 @@ class ModelAnalysis:
             problem for each in self.passes for problem in _problems(self.spec, each, self.dtypes, self.cache.page_size)
         )
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not modelled, and what a reader should know of this model at this size on this device."""
+        notes, context = list(self.spec.notes), self.spec.context_tokens
+        if context is not None and self.cache.n > context:
+            notes.append(f"{self.cache.n} tokens are more than the {context} that the model is made for")
+        if self.capacity is not None and self.capacity.free_bytes < 0:
+            notes.append(f"weights and reserve do not fit in the memory of one {self.profile.name}, the times ignore that")
+        return tuple(notes)
+
     def _pass(self, phase: Phase) -> ForwardPass | None:
         return next((each for each in self.passes if each.phase == phase), None)
 

@@ -50,6 +50,7 @@ def document(analysis: ModelAnalysis) -> dict[str, Any]:
         "crossover_n": dict(analysis.crossover_n),
         "passes": [_pass_dict(each) for each in analysis.passes],
         "attention": [asdict(each) for each in analysis.attention],
+        "notes": list(analysis.notes),
         "conventions": list(CONVENTIONS),
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from roofline.errors import InputError
-from roofline.models import ModelSpec, analyze_model, load_model, shipped_models, to_frame
+from roofline.models import ModelSpec, analyze_model, document, load_model, shipped_models, to_frame
 from roofline.models.load import read_config
 from roofline.models.mixers import Attention
 from roofline.models.spec import MoE
@@ -194,6 +194,15 @@ def test_the_first_format_of_falcon_40b() -> None:
     assert layers == 60
     assert isinstance(attention, Attention)
     assert attention.cached_values == 2 * 8 * 64
+
+
+def test_notes_of_a_size_and_a_device() -> None:
+    h100 = load("h100-sxm5-80gb")
+    small = read(model_type="llama", max_position_embeddings=4096)
+    assert analyze_model(small, h100, 4096).notes == ()
+    assert "5000 tokens are more than the 4096" in analyze_model(small, h100, 5000).notes[0]
+    large = analyze_model(load_model("llama-3.1-405b"), h100, 16)
+    assert "do not fit" in document(large)["notes"][0]
 
 
 def test_infinity_in_a_field_that_is_not_read(tmp_path: Path) -> None:
