@@ -70,8 +70,11 @@ class ModelAnalysis:
         notes, context = list(self.spec.notes), self.spec.context_tokens
         if context is not None and self.cache.n > context:
             notes.append(f"{self.cache.n} tokens are more than the {context} that the model is made for")
-        if self.capacity is not None and self.capacity.free_bytes < 0:
+        room = self.capacity
+        if room is not None and room.free_bytes < 0:
             notes.append(f"weights and reserve do not fit in the memory of one {self.profile.name}, the times ignore that")
+        elif room is not None and self.cache.batch > room.sequences:
+            notes.append(f"only {room.sequences} sequences of {self.cache.n} tokens fit beside the weights")
         return tuple(notes)
 
     def _pass(self, phase: Phase) -> ForwardPass | None:

@@ -349,6 +349,9 @@ CASES = [
     Case("zamba2-2.7b", {"model_type": "zamba2", "num_mem_blocks": 2, "n_mamba_heads": 80},
          {"state space (mamba2)": 45, "full + state space (mamba2)": 9}, (32, 32, 160), 9 * 2 * 32 * 160 * 2,
          9 * 2 * 32 * 160 * 2 * LONG + 54 * (5120 * 64 * 4 + 3 * (5120 + 2 * 64) * 2), 9 * 32 * 2 * CAUSAL * 320),
+    # Zyphra/Zamba-7B-v1: 13 of 76 layers hybrid (2, then 7, 13, 19 ... 73); 16 heads of 464; state 7424 x 16 fp32
+    Case("zamba-7b", {"model_type": "zamba"}, {"state space (mamba1)": 63, "full + state space (mamba1)": 13}, (16, 16, 464),
+         13 * 2 * 16 * 464 * 2, 13 * 2 * 16 * 464 * 2 * LONG + 76 * (7424 * 16 * 4 + 3 * 7424 * 2), 13 * 16 * 2 * CAUSAL * 928),
     # ibm-granite/granite-4.0-h-small: attention at 5, 15, 25, 35; state 8192 x 128 fp32
     Case(
         "granite-4.0-h-small",

@@ -203,6 +203,8 @@ def test_notes_of_a_size_and_a_device() -> None:
     assert "5000 tokens are more than the 4096" in analyze_model(small, h100, 5000).notes[0]
     large = analyze_model(load_model("llama-3.1-405b"), h100, 16)
     assert "do not fit" in document(large)["notes"][0]
+    assert analyze_model(load_model("llama-3-8b"), h100, 8192, 56).notes == ()
+    assert "only 56 sequences of 8192 tokens fit" in analyze_model(load_model("llama-3-8b"), h100, 8192, 57).notes[0]
 
 
 def test_infinity_in_a_field_that_is_not_read(tmp_path: Path) -> None:

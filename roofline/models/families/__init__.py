@@ -101,6 +101,7 @@ FAMILIES: dict[str, Reader] = {
     "smollm3": _table(dense.SMOLLM3),
     "stablelm": _table(dense.STABLELM),
     "starcoder2": _table(dense.STARCODER2),
+    "zamba": Reader("ZambaConfig", zamba.zamba),
     "zamba2": Reader("Zamba2Config", zamba.zamba2),
 }
 
