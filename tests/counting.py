@@ -179,7 +179,7 @@ def split_kv(problem: Problem, plan: Plan) -> tuple[dict[str, Bytes], dict[str, 
         "flops_executed": 2 * executed * (plan.head_dim_tile + plan.v_head_dim_tile),
         "exp_ops": exponentials,
         "vector_ops": 4 * executed,
-        "workspace": rows_in_all * plan.splits * (kv.v_head_dim + 1) * 4 if plan.splits > 1 else 0,
+        "workspace": rows_in_all * (plan.splits * kv.v_head_dim * 4 + -(-plan.splits // 8) * 32) if plan.splits > 1 else 0,
     }
     return traffic, work
 

@@ -35,22 +35,22 @@ def test_splits_share_the_table_out_and_each_read_a_length() -> None:
     assert (least, requested) == (2 * (256 * 4 + 4), 4 * 2 * (256 * 4 + 4 * 32))
 
 
-def test_a_tile_of_few_pages_reads_a_sector_of_the_table() -> None:
-    # Pages of 16: 4 entries a tile are 16 B, requested as 32 B; 32 tiles.
-    assert extra(grouped(1, 1, 64, [(1, 2048)], page_size=16)) == (128 * 4 + 4, 32 * 32 + 32)
+def test_tiles_of_few_pages_share_a_sector_of_the_table() -> None:
+    # Pages of 16: 4 entries a tile are 16 B; the sector that the first of two tiles asks for serves the second from L1.
+    assert extra(grouped(1, 1, 64, [(1, 2048)], page_size=16)) == (128 * 4 + 4, 128 * 4 + 32)
 
 
 def test_the_last_page_counts_as_an_entry_but_only_its_tokens_are_read() -> None:
     # 1000 tokens in pages of 16: 63 entries, the last page holds 8 tokens.
     problem = grouped(4, 1, 64, [(1, 1000)], page_size=16)
-    assert extra(problem) == (63 * 4 + 4, 16 * 32 + 32)
+    assert extra(problem) == (63 * 4 + 4, 64 * 4 + 32)  # of 16 whole tiles
     assert cost(problem, plan()).hbm_bytes_min == (4 + 2 * 1000 + 4) * 128 + 63 * 4 + 4
 
 
 def test_a_window_reads_the_entries_of_the_pages_it_sees() -> None:
     # The last 100 of 1000 tokens, 900 - 999, lie in pages 56 (896 - 911) to 62: 7 entries.
     problem = grouped(4, 1, 64, [(1, 1000)], Mask(True, 100), page_size=16)
-    assert extra(problem) == (7 * 4 + 4, 2 * 32 + 32)
+    assert extra(problem) == (7 * 4 + 4, 32 + 32)  # of two tiles
 
 
 def test_pages_of_a_shared_prefix_are_distinct_once() -> None:
