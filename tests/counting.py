@@ -179,7 +179,8 @@ def split_kv(problem: Problem, plan: Plan) -> tuple[dict[str, Bytes], dict[str, 
         "flops_executed": 2 * executed * (plan.head_dim_tile + plan.v_head_dim_tile),
         "exp_ops": exponentials,
         "vector_ops": 4 * executed,
-        "workspace": rows_in_all * (plan.splits * kv.v_head_dim * 4 + -(-plan.splits // 8) * 32) if plan.splits > 1 else 0,
+        # a partial a split, and the log-sum-exps of a row from a sector on
+        "workspace": rows_in_all * (plan.splits * kv.v_head_dim * 4 + sector(plan.splits * 4)) if plan.splits > 1 else 0,
     }
     return traffic, work
 

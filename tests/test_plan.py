@@ -11,6 +11,7 @@ from roofline.problem import GroupedKV, LatentKV, Lengths, Problem, uniform
 from roofline.profiles import load
 
 H100 = load("h100-sxm5-80gb")  # 132 SMs
+UNTUNED = replace(H100, compute_capability="0.0")  # as many SMs, but no tuned tiles
 MLA = Problem(16, LatentKV(512, 64, 128, 128), uniform(1, 1, 4096))
 
 
@@ -36,11 +37,10 @@ def test_next_power_of_two() -> None:
 
 
 def test_prefill_tiles_are_128_by_128_up_to_d_128_where_nothing_was_tuned() -> None:
-    untuned = replace(H100, compute_capability="0.0")
     for d in (64, 96, 128):
-        plan = choose("flash", "test", prefill(d), untuned)
+        plan = choose("flash", "test", prefill(d), UNTUNED)
         assert (plan.q_tile, plan.kv_tile, plan.splits, plan.packed) == (128, 128, 1, False)
-    wide = choose("flash", "test", prefill(256), untuned)
+    wide = choose("flash", "test", prefill(256), UNTUNED)
     assert wide.q_tile * wide.kv_tile < 128 * 128  # it would not fit the chip
 
 
@@ -75,9 +75,15 @@ def test_decode_is_up_to_8_queries_unless_said_otherwise() -> None:
 
 def test_splits_fill_the_sms_once() -> None:
     # 2048 tiles of 64 for each of 8 KV heads: 132 // 8 = 16 splits of 128 tiles.
-    assert choose("split-kv", "test", decode(), H100).splits == 16
-    assert choose("split-kv", "test", decode(heads=1, kv_heads=1), H100).splits in range(120, 133)
-    assert choose("split-kv", "test", decode(batch=64), H100).splits == 1  # 512 CTAs fill the device as they are
+    assert choose("split-kv", "test", decode(), UNTUNED).splits == 16
+    assert choose("split-kv", "test", decode(heads=1, kv_heads=1), UNTUNED).splits in range(120, 133)
+    assert choose("split-kv", "test", decode(batch=64), UNTUNED).splits == 1  # 512 CTAs fill the device as they are
+
+
+def test_splits_fill_every_slot_of_the_sms() -> None:
+    plan = choose("split-kv", "test", decode(), H100)
+    slots = 132 * plan.ctas_per_sm
+    assert 0.9 * slots < 8 * plan.splits <= slots
 
 
 def test_no_more_splits_than_tiles() -> None:

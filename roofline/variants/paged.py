@@ -9,7 +9,7 @@ from roofline.cost import Cost, Sharing, Traffic, ceil_div, sectors
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
 from roofline.variants.cached import cached_tensor
-from roofline.variants.split_kv import count_packed, packed_attention, working_splits
+from roofline.variants.split_kv import count_packed, packed_attention
 
 INDEX_BYTES = 4
 
@@ -26,9 +26,10 @@ def cost(problem: Problem, plan: Plan) -> Cost:
         row_tiles = ceil_div(lengths.q_len * problem.group, plan.q_tile)
         tiles_a_row = ceil_div(tiles, row_tiles)
         # A split looks up its pages tile by tile, and a sector stays in L1 until its eight entries are used.
-        pages_a_split = ceil_div(ceil_div(tiles_a_row, plan.splits) * plan.kv_tile, problem.page_size)
-        splits = row_tiles * working_splits(tiles_a_row, plan.splits)
-        table_sectors += lengths.count * splits * sectors(pages_a_split * INDEX_BYTES)
+        share = max(ceil_div(tiles_a_row, plan.splits), 1)
+        whole, rest = divmod(tiles_a_row, share)  # splits with their full share of tiles, and the tiles of the last one
+        requested = whole * _table_sectors(problem, plan, share) + _table_sectors(problem, plan, rest)
+        table_sectors += lengths.count * row_tiles * requested
 
     packed = count_packed(problem, plan, count_table)
     distinct = (problem.visible_keys - shared_keys(problem)) * kv.heads
@@ -42,6 +43,10 @@ def cost(problem: Problem, plan: Plan) -> Cost:
         Traffic("kv_lengths", "input", lengths_read, 0, ctas * sectors(INDEX_BYTES)),
     )
     return packed_attention("paged", problem, plan, packed, reads, kv.head_dim, kv.v_head_dim)
+
+
+def _table_sectors(problem: Problem, plan: Plan, tiles: int) -> int:
+    return sectors(ceil_div(tiles * plan.kv_tile, problem.page_size) * INDEX_BYTES)
 
 
 def visible_pages(problem: Problem, lengths: Lengths) -> int:

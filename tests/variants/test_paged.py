@@ -26,7 +26,7 @@ def extra(problem: Problem, splits: int = 1) -> tuple[int, int]:
 
 def test_the_table_and_the_lengths() -> None:
     # 2 sequences of 2048 tokens in pages of 8: 256 entries of 4 B each, and a length of 4 B.
-    # SM side: each of 4 KV heads reads the table once, 8 entries (a whole sector) a tile of 64, and a length (a sector) a CTA.
+    # SM side: each of 4 KV heads reads the table once, and each CTA a length (a sector).
     assert extra(grouped(8, 4, 64, [(1, 2048)] * 2, page_size=8)) == (2 * (256 * 4 + 4), 4 * 2 * (256 * 4 + 32))
 
 
@@ -35,22 +35,29 @@ def test_splits_share_the_table_out_and_each_read_a_length() -> None:
     assert (least, requested) == (2 * (256 * 4 + 4), 4 * 2 * (256 * 4 + 4 * 32))
 
 
-def test_tiles_of_few_pages_share_a_sector_of_the_table() -> None:
-    # Pages of 16: 4 entries a tile are 16 B; the sector that the first of two tiles asks for serves the second from L1.
-    assert extra(grouped(1, 1, 64, [(1, 2048)], page_size=16)) == (128 * 4 + 4, 128 * 4 + 32)
+def test_a_split_reads_whole_sectors_of_the_table() -> None:
+    # Pages of 16 and tiles of 64: 4 entries a tile. 32 tiles in 32 splits read a sector each, in 1 split 128 entries.
+    problem = grouped(1, 1, 64, [(1, 2048)], page_size=16)
+    assert extra(problem) == (128 * 4 + 4, 128 * 4 + 32)
+    assert extra(problem, splits=32) == (128 * 4 + 4, 32 * 32 + 32 * 32)
+
+
+def test_the_last_split_reads_the_entries_of_its_own_tiles() -> None:
+    # 10 tiles of 64 in 3 splits of 4, 4 and 2, a page a token: 256, 256 and 128 entries of 4 B.
+    assert extra(grouped(1, 1, 64, [(1, 640)], page_size=1), splits=3) == (640 * 4 + 4, (256 + 256 + 128) * 4 + 3 * 32)
 
 
 def test_the_last_page_counts_as_an_entry_but_only_its_tokens_are_read() -> None:
     # 1000 tokens in pages of 16: 63 entries, the last page holds 8 tokens.
     problem = grouped(4, 1, 64, [(1, 1000)], page_size=16)
-    assert extra(problem) == (63 * 4 + 4, 64 * 4 + 32)  # of 16 whole tiles
+    assert extra(problem) == (63 * 4 + 4, 64 * 4 + 32)  # 16 tiles of 4 entries
     assert cost(problem, plan()).hbm_bytes_min == (4 + 2 * 1000 + 4) * 128 + 63 * 4 + 4
 
 
 def test_a_window_reads_the_entries_of_the_pages_it_sees() -> None:
     # The last 100 of 1000 tokens, 900 - 999, lie in pages 56 (896 - 911) to 62: 7 entries.
     problem = grouped(4, 1, 64, [(1, 1000)], Mask(True, 100), page_size=16)
-    assert extra(problem) == (7 * 4 + 4, 32 + 32)  # of two tiles
+    assert extra(problem) == (7 * 4 + 4, 32 + 32)  # 8 entries of 2 tiles
 
 
 def test_pages_of_a_shared_prefix_are_distinct_once() -> None:

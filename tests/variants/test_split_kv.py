@@ -44,7 +44,7 @@ def test_empty_splits_move_nothing_but_have_scratch_memory() -> None:
     assert counted.hbm_bytes_cold == counted.hbm_bytes_min + 2 * 3 * (64 * 4 + 4)
     # Q once a split, the cache, 3 partials and sums written, read again (the sums as a sector), O
     assert counted.sm_bytes == 3 * 128 + 640 * 128 + 3 * (256 + 4) + 3 * 256 + 32 + 128
-    assert counted.workspace_bytes == 4 * 64 * 4 + 32  # a row of sums fills a sector
+    assert counted.workspace_bytes == 4 * 64 * 4 + 32  # 4 partials, and a sector for 4 log-sum-exps
 
 
 @pytest.mark.parametrize(("tiles", "splits", "working"), [(0, 4, 0), (1, 4, 1), (4, 4, 4), (5, 4, 3), (7, 4, 4), (9, 8, 5)])
