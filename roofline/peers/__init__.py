@@ -1,0 +1,38 @@
+"""Other people's attention, one module a peer, with the functions of ``roofline.kernels.protocol.Kernel``.
+
+Each runs in its native layout and through its own public interface. Beside the protocol a module may have ``token_major(out,
+inputs)``, which reads its output as [q_tokens, q_heads, d_v], and ``backend(inputs, plan)``, which says how it was confirmed
+what really ran. Importing a module loads torch and the peer; this package imports neither.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A module and what it can be compared with: the variants of those phases."""
+
+    module: str
+    variants: tuple[str, ...]
+    phases: tuple[str, ...] = ("prefill", "decode")
+
+
+# Keys are what a record calls the implementation: <peer>/<backend>. A new peer is one file and one line.
+PEERS: Mapping[str, Peer] = {
+    "torch/flash": Peer("roofline.peers.sdpa_flash", ("flash", "split-kv")),
+    "torch/cudnn": Peer("roofline.peers.sdpa_cudnn", ("flash", "split-kv")),
+    "torch/efficient": Peer("roofline.peers.sdpa_efficient", ("flash", "split-kv")),
+    "torch/math": Peer("roofline.peers.sdpa_math", ("naive", "split-kv")),
+    "torch/flex": Peer("roofline.peers.flex", ("flash", "split-kv")),
+    "fa3/fwd": Peer("roofline.peers.fa3", ("flash", "split-kv")),
+    "flashinfer/prefill": Peer("roofline.peers.flashinfer_prefill", ("flash",), ("prefill",)),
+    "flashinfer/paged": Peer("roofline.peers.flashinfer_paged", ("paged",), ("decode",)),
+    "flashmla/decode": Peer("roofline.peers.flashmla", ("mla",), ("decode",)),
+    "fla/linear": Peer("roofline.peers.fla", ("linear",)),
+}
+
+
+def of_variant(variant: str, phase: str) -> tuple[str, ...]:
+    """Return the peers that run what ``variant`` runs in ``phase``."""
+    return tuple(name for name, peer in PEERS.items() if variant in peer.variants and phase in peer.phases)
