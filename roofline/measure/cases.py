@@ -1,0 +1,68 @@
+"""What a run measures: one case a configuration and implementation, those of one problem together."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from roofline import peers
+from roofline.analysis import Conventions, Result, analyze
+from roofline.configurations import Configuration
+from roofline.fields import plan_fields, prediction_fields, problem_fields
+from roofline.problem import Problem
+from roofline.profiles.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One point to measure: a configuration, and the name of the implementation that runs it."""
+
+    configuration: Configuration
+    implementation: str
+    result: Result
+    prediction: Mapping[str, Any]
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether a kernel of this project runs it, with the plan that was predicted."""
+        return self.implementation.startswith("roofline/")
+
+    def wire(self) -> dict[str, Any]:
+        """What the worker needs of the case beside its problem."""
+        return {
+            "implementation": self.implementation,
+            "variant": self.configuration.variant,
+            "plan": plan_fields(self.result.plan),
+            "touched_bytes": self.result.cost.hbm_bytes_min,
+        }
+
+    def fields(self) -> dict[str, Any]:
+        """The fields that every record of the case has. The plan of a peer is not ours to tell."""
+        return {
+            "configuration": self.configuration.name,
+            "variant": self.configuration.variant,
+            "implementation": self.implementation,
+            "problem": problem_fields(self.configuration.problem),
+            "plan": plan_fields(self.result.plan) if self.is_ours else None,
+            "prediction": self.prediction,
+        }
+
+
+def cases(
+    configurations: Iterable[Configuration], profile: Profile, *, with_peers: bool, extra: Sequence[str] = ()
+) -> list[list[Case]]:
+    """Return the cases of ``configurations`` in groups of one problem each, in order.
+
+    ``with_peers`` adds every peer that runs the variant; ``extra`` names implementations to add to every configuration.
+    """
+    groups: dict[Problem, list[Case]] = {}
+    for configuration in configurations:
+        variant = configuration.variant
+        names = [f"roofline/{variant}", *(peers.of_variant(variant, configuration.phase) if with_peers else ()), *extra]
+        result = analyze(configuration, profile)
+        measured = analyze(configuration, profile, Conventions(roof="measured")).prediction.time_s if profile.measured else None
+        prediction = {**prediction_fields(result), "time_measured_roof_s": measured}
+        group = groups.setdefault(configuration.problem, [])
+        # A peer that stands for several variants of one problem (flash and split-KV decode) is measured once.
+        there = {case.implementation for case in group if not case.is_ours}
+        group += [Case(configuration, name, result, prediction) for name in names if name not in there]
+    return list(groups.values())

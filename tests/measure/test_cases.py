@@ -1,0 +1,101 @@
+import json
+
+import pytest
+
+from roofline.configurations import Request, configurations
+from roofline.fields import plan_from, problem_from
+from roofline.measure import suites
+from roofline.measure.cases import cases
+from roofline.measure.verdicts import complete, verdicts
+from roofline.peers import PEERS, of_variant
+from roofline.profiles.load import load
+from roofline.profiles.profile import Ceiling
+from roofline.records import Prediction
+from tests.records.example import measurement
+
+PROFILE = load("h200-sxm-141gb")
+
+
+@pytest.mark.parametrize("name", suites.SUITES)
+def test_a_suite_has_no_point_twice_and_can_be_predicted(name: str) -> None:
+    found = suites.suite(name)
+    for group in cases(found, PROFILE, with_peers=True):
+        assert len({case.configuration.problem for case in group}) == 1
+        keys = [(case.configuration.name, case.implementation, case.configuration.choices) for case in group]
+        assert len(keys) == len(set(keys))
+        for case in group:
+            Prediction.model_validate(case.prediction)
+
+
+def test_suites_grow() -> None:
+    quick, default, full = (suites.suite(name) for name in ("quick", "default", "full"))
+    assert all(one in default for one in quick)
+    assert all(one in full for one in default)
+    assert (len(quick), len(default)) == (17, 27)
+
+
+def test_cases_survive_the_way_to_the_worker() -> None:
+    for group in cases(suites.suite("full"), PROFILE, with_peers=False):
+        for case in group:
+            sent = json.loads(json.dumps({**case.wire(), "problem": case.fields()["problem"]}))
+            assert problem_from(sent["problem"]) == case.configuration.problem
+            assert plan_from(sent["plan"]) == case.result.plan
+
+
+def test_peers_are_measured_once_a_problem() -> None:
+    groups = cases(configurations(Request(n=2048, phase="decode")), PROFILE, with_peers=True)
+    mha = next(group for group in groups if group[0].configuration.name == "mha/naive")
+    names = [case.implementation for case in mha]
+    assert names.count("torch/flash") == names.count("torch/math") == 1
+    assert {"roofline/naive", "roofline/flash", "roofline/split-kv", "fa3/fwd"} <= set(names)
+
+
+def test_every_peer_stands_for_some_variant() -> None:
+    assert of_variant("paged", "decode") == ("flashinfer/paged",)
+    assert of_variant("mla", "prefill") == ()
+    assert all(peer.variants and peer.phases for peer in PEERS.values())
+
+
+def only_case(request: Request, profile=PROFILE):
+    return cases(configurations(request), profile, with_peers=False)[0][0]
+
+
+DECODE = only_case(Request(n=8192, batch=32, phase="decode", variants=("split-kv",)))
+
+
+def told(median: float, case=DECODE, profile=PROFILE, counted=None, **fields) -> str:
+    sent = {"clock_hz": 1.98e9, "all_throttled": False, **measurement(median), **fields}
+    return "; ".join(verdicts(case, sent, profile, counted))
+
+
+def test_a_warm_point_above_the_hbm_roof_is_served_by_l2() -> None:
+    from dataclasses import replace
+
+    calibrated = replace(PROFILE, measured={"hbm_bytes_per_s": Ceiling(4.6e12, "measured", "calibrate")})
+    seconds = DECODE.prediction["hbm_bytes_min"] / 4.6e12
+    assert told(seconds * 1.001, profile=calibrated) == ""
+    assert "served by L2" in told(seconds * 0.5, profile=calibrated, l2="warm")
+    assert "calibrate again" in told(seconds * 0.9, profile=calibrated)
+    case = only_case(Request(n=8192, batch=32, phase="decode", variants=("split-kv",)), calibrated)
+    assert "faster than its prediction" in told(seconds * 0.9, case, calibrated)
+
+
+def test_more_flops_than_the_clock_allows_is_an_error_in_the_count() -> None:
+    prefill = only_case(Request(n=4096, phase="prefill", variants=("flash",)))
+    peak = 132 * 4096 * 1.755e9
+    seconds = prefill.prediction["flops"] / peak
+    assert told(seconds * 1.2, prefill, clock_hz=1.755e9) == ""
+    assert "an error in the count" in told(seconds * 0.9, prefill, clock_hz=1.755e9)
+
+
+def test_counted_flops_that_differ_are_said() -> None:
+    counted = {"tensor_flops": float(DECODE.prediction["flops_executed"])}
+    assert told(1e-3, counted=counted) == ""
+    assert "tensor FLOPs, predicted" in told(1e-3, counted={"tensor_flops": 1.0})
+
+
+def test_bandwidth_says_which_bytes_it_is_of() -> None:
+    predicted = complete(measurement(1e-3), DECODE)
+    assert predicted["hbm_bytes_source"] == "predicted"
+    counted = complete(measurement(1e-3), DECODE, {"hbm_read_bytes": 3e9, "hbm_write_bytes": 1e9})
+    assert (counted["hbm_bytes_per_s"], counted["hbm_bytes_source"]) == (4e12, "counted")

@@ -1,0 +1,202 @@
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roofline.configurations import Request, configurations
+from roofline.errors import RooflineError
+from roofline.measure import counters
+from roofline.measure.cases import cases
+from roofline.profiles.load import load
+from tests.measure.conftest import H200
+
+PROFILE = load("h200-sxm-141gb")
+
+# The layout of Nsight Compute's raw page: a row of units, then a row a range.
+_IDENTITY = ["ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Device", "CC"]
+UNITS = {"dram__bytes_read.sum": "byte", "dram__cycles_elapsed.avg.per_second": "hz"}
+
+
+def raw_page(ranges: list[dict[str, str]]) -> str:
+    names = list(ranges[0])
+    rows = [
+        [*_IDENTITY, *names],
+        [""] * len(_IDENTITY) + [UNITS.get(name, "") for name in names],
+        *(
+            [str(number), "812", "python3.12", "127.0.0.1", "range", "1", "7", "0", "9.0", *values.values()]
+            for number, values in enumerate(ranges)
+        ),
+    ]
+    table = "\n".join(",".join(f'"{cell}"' for cell in row) for row in rows)
+    return f'==PROF== Connected to process 812 (/usr/bin/python3.12)\n==PROF== Profiling "range": Application Replay\n{table}\n'
+
+
+RANGE = {
+    "dram__bytes_read.sum": "8,606,400",
+    "dram__bytes_write.sum": "800",
+    "lts__t_sectors_srcunit_tex_op_read.sum": "1,000",
+    "lts__t_sectors_srcunit_tex_op_write.sum": "600",
+    "lts__t_sectors_srcunit_tex_lookup_hit.sum": "400",
+    "lts__t_sectors_srcunit_tex_lookup_miss.sum": "1,200",
+    "l1tex__m_xbar2l1tex_read_bytes.sum": "n/a",
+    "l1tex__m_l1tex2xbar_write_bytes.sum": "640",
+    "sm__ops_path_tensor_src_bf16_dst_fp32.sum": "1,099,511,627,776",
+    "sm__ops_path_tensor_src_fp16_dst_fp32.sum": "0",
+    "sm__inst_executed_pipe_xu.sum": "4,096",
+    "dram__bytes.sum.peak_sustained": "1,536",
+    "dram__cycles_elapsed.avg.per_second": "3,131,510,416.67",
+    "sm__cycles_elapsed.avg.per_second": "1,980,000,000.00",
+}
+
+
+def test_raw_page_is_read_range_by_range() -> None:
+    first, second = counters.parse(raw_page([RANGE, {**RANGE, "dram__bytes_read.sum": "5"}]))
+    assert first["dram__bytes_read.sum"] == 8606400
+    assert second["dram__bytes_read.sum"] == 5
+    assert "l1tex__m_xbar2l1tex_read_bytes.sum" not in first
+
+
+def test_details_page_is_read_too() -> None:
+    text = (
+        '"ID","Process ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"\n'
+        '"0","812","range","Command line profiler metrics","dram__bytes_read.sum","byte","1,024"\n'
+        '"0","812","range","Command line profiler metrics","dram__bytes_write.sum","byte","(!) n/a"\n'
+        '"1","812","range","Command line profiler metrics","dram__bytes_read.sum","byte","2,048"\n'
+    )
+    assert counters.parse(text) == [{"dram__bytes_read.sum": 1024}, {"dram__bytes_read.sum": 2048}]
+
+
+def test_counts_are_per_call_and_in_bytes() -> None:
+    (values,) = counters.parse(raw_page([RANGE]))
+    counted = counters.per_call(values, 8, "bf16")
+    assert counted["hbm_read_bytes"] == 1075800
+    assert counted["hbm_write_bytes"] == 100
+    assert counted["l2_bytes"] == 1600 * 32 / 8
+    assert counted["l2_hit_rate"] == 0.25
+    assert counted["sm_read_bytes"] is None
+    assert counted["sm_write_bytes"] == 80
+    assert counted["tensor_flops"] == 137438953472  # 4 B H n^2 d of batch 2, 8 heads, n 4096, d 128
+    assert counted["hbm_peak_bytes_per_s"] == pytest.approx(4.81e12, rel=1e-5)
+    assert counted["clock_hz"] == 1.98e9
+    assert (counted["mode"], counted["calls"]) == ("steady", 8)
+
+
+def test_tensor_flops_of_a_dtype_that_is_not_counted_are_unknown() -> None:
+    (values,) = counters.parse(raw_page([RANGE]))
+    assert counters.per_call(values, 8, "tf32")["tensor_flops"] is None
+
+
+@pytest.mark.parametrize(
+    ("said", "meaning"),
+    [
+        (
+            "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters",
+            "run as root or with CAP_SYS_ADMIN, or load the driver with NVreg_RestrictProfilingToAdminUsers=0",
+        ),
+        ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "containers and sandboxes"),
+        ("==ERROR== Profiling is not supported on device 0.", "does not support this GPU"),
+    ],
+)
+def test_a_refusal_names_the_permission(said: str, meaning: str) -> None:
+    with pytest.raises(counters.Refused, match=meaning):
+        counters.parse(said)
+
+
+def test_no_table_is_an_error_with_what_ncu_said() -> None:
+    with pytest.raises(RooflineError, match="no table: Failed to find metric foo"):
+        counters.parse("==PROF== Connected\n==ERROR== Failed to find metric foo\n")
+
+
+def test_the_command() -> None:
+    command = counters.build_command("/opt/ncu", Path("plan.json"), Path("out.csv"), python="python3")
+    assert command[0] == "/opt/ncu"
+    assert command[-4:] == ["python3", "-m", "roofline.measure.replay", "plan.json"]
+    flags = command[1:-4]
+    for flag in ("--replay-mode=app-range", "--cache-control=none", "--clock-control=none", "--print-units=base", "--csv"):
+        assert flag in flags
+    (asked,) = (flag for flag in flags if flag.startswith("--metrics="))
+    assert asked.removeprefix("--metrics=").split(",") == list(counters.metrics())
+    assert len(set(counters.metrics())) == len(counters.metrics())
+
+
+@pytest.fixture
+def three_cases() -> list:
+    request = Request(n=1024, phase="prefill", variants=("flash",))
+    return [case for group in cases(configurations(request), PROFILE, with_peers=False) for case in group][:3]
+
+
+def fake_ncu(monkeypatch: pytest.MonkeyPatch, broken: set[str]) -> list[int]:
+    """Stand in for ncu: ranges for all cases of the plan, or exit without a table if a broken one is among them."""
+    sizes: list[int] = []
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        plan = json.loads(Path(command[-1]).read_text())
+        heads = [case["problem"]["kv_heads"] for case in plan["cases"]]
+        sizes.append(len(heads))
+        lines = [{"case": index, "calls": 8} for index in range(len(heads))]
+        if "refuse" in broken:
+            return subprocess.CompletedProcess(command, 1, "==ERROR== ERR_NVGPUCTRPERM", "")
+        if "hang" in broken:
+            raise subprocess.TimeoutExpired(command, 1)
+        if 8 in heads and "crash" in broken:
+            return subprocess.CompletedProcess(command, 139, "==ERROR== The application returned an error code (139).", "")
+        if 8 in heads and "skip" in broken:
+            lines[heads.index(8)] = {"case": heads.index(8), "reason": "OutOfMemoryError: tried to allocate"}
+        Path(plan["done"]).write_text("\n".join(map(json.dumps, lines)))
+        (log,) = (flag.removeprefix("--log-file=") for flag in command if flag.startswith("--log-file="))
+        counted = [head for head, line in zip(heads, lines, strict=True) if "calls" in line]
+        Path(log).write_text(raw_page([{**RANGE, "dram__bytes_read.sum": str(8 * head)} for head in counted]))
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return sizes
+
+
+def count(three_cases: list) -> tuple[dict[int, float], list[str]]:
+    replay = counters.Replay(H200, PROFILE, 0, ncu="/opt/ncu")
+    return {index: counted["hbm_read_bytes"] for index, counted in replay.count(three_cases)}, replay.notes
+
+
+def test_all_cases_are_counted_in_one_run(three_cases: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = fake_ncu(monkeypatch, set())
+    assert count(three_cases) == ({0: 32, 1: 8, 2: 1}, [])
+    assert sizes == [3]
+
+
+def test_a_case_that_cannot_be_replayed_is_noted(three_cases: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_ncu(monkeypatch, {"skip"})
+    counted, notes = count(three_cases)
+    assert counted == {0: 32, 2: 1}
+    assert notes == ["gqa/flash roofline/flash was not counted: OutOfMemoryError: tried to allocate"]
+
+
+def test_a_case_that_breaks_the_run_costs_its_own_counters_only(three_cases: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = fake_ncu(monkeypatch, {"crash"})
+    counted, notes = count(three_cases)
+    assert counted == {0: 32, 2: 1}
+    assert sizes == [3, 1, 1, 1]
+    (note,) = notes
+    assert note.startswith("gqa/flash roofline/flash was not counted: ncu printed no table: The application returned an error")
+
+
+def test_a_refusal_ends_it_at_once(three_cases: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = fake_ncu(monkeypatch, {"refuse"})
+    with pytest.raises(counters.Refused):
+        count(three_cases)
+    assert sizes == [3]
+
+
+def test_a_run_that_hangs_is_noted(three_cases: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_ncu(monkeypatch, {"hang"})
+    counted, notes = count(three_cases)
+    assert counted == {}
+    assert len(notes) == 3
+    assert "did not end within" in notes[0]
+
+
+def test_without_ncu(three_cases: list) -> None:
+    with pytest.raises(counters.Refused, match="not installed"):
+        list(replace(counters.Replay(H200, PROFILE, 0), ncu=None).count(three_cases))
