@@ -5,12 +5,14 @@ from typing import Any
 import torch
 import triton
 
+from roofline.measure.gpu import WORKS_WITHOUT
+
 
 def missing() -> str | None:
     """Return what is missing to measure here, or ``None``."""
     if not torch.cuda.is_available():
         built = "torch was built without CUDA" if torch.version.cuda is None else "torch sees no CUDA device"
-        return f"no usable GPU: {built}"
+        return f"no usable GPU: {built}; {WORKS_WITHOUT}"
     return None
 
 

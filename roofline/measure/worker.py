@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
+from roofline.measure.gpu import WORKS_WITHOUT
+
 Emit = Callable[..., None]
 PR_SET_PDEATHSIG = 1
 
@@ -27,7 +29,8 @@ def main() -> None:
     try:
         from roofline.measure import points, probing, software
     except ImportError as error:
-        emit("missing", reason=f"{error.name or error} is not installed; measuring needs: pip install 'roofline[gpu]'")
+        absent = f"{error.name or error} is not installed here; measuring needs: pip install 'roofline[gpu]'"
+        emit("missing", reason=f"{absent}; {WORKS_WITHOUT}")
         return
     if reason := software.missing():
         emit("missing", reason=reason)

@@ -192,6 +192,23 @@ def test_the_supervising_process_imports_no_torch() -> None:
     assert said == "[]\n"
 
 
+def test_a_gpu_without_a_profile_is_calibrated_into_a_measured_only_one(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    from roofline.measure import session
+
+    unknown = replace(gpu, name="NVIDIA H999", uuid="GPU-00000000-1b2c-4f6a-9a43-0f6c3a1f7a10")
+    monkeypatch.setattr(session, "required_gpu", lambda wanted, command: unknown)
+    profile = read(measure(replace(OPTIONS, calibrate=True)).path).header.profile
+    assert (profile.id, profile.datasheet) == ("nvidia-h999", {})
+    assert (profile.sm_count, profile.l2_bytes) == (132, 60 * 2**20)  # as torch told
+    assert profile.measured["hbm_bytes_per_s"].kind == "measured"
+
+
+def test_a_worker_without_cuda_is_one_line(gpu: Gpu) -> None:
+    with pytest.raises(MissingError, match="torch sees no CUDA device"):
+        measure(replace(OPTIONS, worker=(*FAKE_WORKER, "missing")))
+    assert not Path("run.jsonl").exists()
+
+
 def test_bad_suites_are_named(gpu: Gpu) -> None:
     with pytest.raises(InputError, match="--suite: unknown suite 'huge'; expected one of quick, default, full"):
         measure(replace(OPTIONS, request=None, suite="huge"))
