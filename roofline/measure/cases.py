@@ -48,16 +48,17 @@ class Case:
 
 
 def cases(
-    configurations: Iterable[Configuration], profile: Profile, *, with_peers: bool, extra: Sequence[str] = ()
+    configurations: Iterable[Configuration], profile: Profile, wanted_peers: Sequence[str] = (), extra: Sequence[str] = ()
 ) -> list[list[Case]]:
     """Return the cases of ``configurations`` in groups of one problem each, in order.
 
-    ``with_peers`` adds every peer that runs the variant; ``extra`` names implementations to add to every configuration.
+    ``wanted_peers`` are added where they run the variant; ``extra`` names implementations to add to every configuration.
     """
     groups: dict[Problem, list[Case]] = {}
     for configuration in configurations:
         variant = configuration.variant
-        names = [f"roofline/{variant}", *(peers.of_variant(variant, configuration.phase) if with_peers else ()), *extra]
+        fitting = [name for name in peers.of_variant(variant, configuration.phase) if name in wanted_peers]
+        names = [f"roofline/{variant}", *fitting, *extra]
         result = analyze(configuration, profile)
         measured = analyze(configuration, profile, Conventions(roof="measured")).prediction.time_s if profile.measured else None
         prediction = {**prediction_fields(result), "time_measured_roof_s": measured}

@@ -37,7 +37,7 @@ class Options:
     request: Request | None = None
     suite: str = "default"
     gpu: str | None = None
-    peers: bool = False
+    peers: tuple[str, ...] = ()  # names of ``peers.PEERS``, each run where it can stand for our variant
     implementations: tuple[str, ...] = ()  # run besides our own for every configuration
     counters: CountersMode = "auto"
     l2: Literal["cold", "warm"] = "cold"

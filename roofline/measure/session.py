@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from roofline import peers
 from roofline.errors import InputError
 from roofline.measure import calibrate, environment
 from roofline.measure.cases import cases
@@ -25,7 +26,7 @@ def measure(options: Options, listener: Listener = lambda progress: None) -> Mea
     Calibrates the GPU first if it has not been. Ctrl-C ends the run and keeps its points. Raises ``MissingError`` without a GPU
     or torch, ``InputError`` for bad options, and ``RooflineError`` if the run cannot go on (a full disk, a dead driver).
     """
-    chosen = options.configurations()
+    chosen, wanted_peers = options.configurations(), peers.named(options.peers)
     gpu = required_gpu(options.gpu, "measure")
     state = environment.gpu_state(gpu.uuid)
     with Supervisor(options.worker, environment.worker_environment(gpu), options.limits()) as supervisor:
@@ -34,7 +35,7 @@ def measure(options: Options, listener: Listener = lambda progress: None) -> Mea
         profile = device_profile(gpu, software)
         if options.calibrate and not profile.measured:
             profile = calibrate.calibrate_with(supervisor, gpu, profile, lambda doing: listener(Progress(0, 0, doing))).profile
-        groups = cases(chosen, profile, with_peers=options.peers, extra=options.implementations)
+        groups = cases(chosen, profile, wanted_peers, options.implementations)
         header = _header(options, gpu, state, profile, software)
         writer, earlier = _open(options, header, profile)
         with writer:

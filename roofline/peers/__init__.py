@@ -5,8 +5,10 @@ inputs)``, which reads its output as [q_tokens, q_heads, d_v], and ``backend(inp
 what really ran. Importing a module loads torch and the peer; this package imports neither.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from roofline.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,17 @@ PEERS: Mapping[str, Peer] = {
     "flashmla/decode": Peer("roofline.peers.flashmla", ("mla",), ("decode",)),
     "fla/linear": Peer("roofline.peers.fla", ("linear",)),
 }
+
+
+def named(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the peers that ``names`` mean: ``torch/cudnn``, or ``torch`` for all its backends.
+
+    Raises ``InputError`` for a name that is none of them.
+    """
+    for name in names:
+        if not any(name in (known, known.partition("/")[0]) for known in PEERS):
+            raise InputError(f"--peers: unknown peer {name!r}; expected some of {', '.join(PEERS)}")
+    return tuple(known for known in PEERS if known in names or known.partition("/")[0] in names)
 
 
 def of_variant(variant: str, phase: str) -> tuple[str, ...]:

@@ -3,11 +3,12 @@ import json
 import pytest
 
 from roofline.configurations import Request, configurations
+from roofline.errors import InputError
 from roofline.fields import plan_from, problem_from
 from roofline.measure import suites
 from roofline.measure.cases import cases
 from roofline.measure.verdicts import complete, verdicts
-from roofline.peers import PEERS, of_variant
+from roofline.peers import PEERS, named, of_variant
 from roofline.profiles.load import load
 from roofline.profiles.profile import Ceiling
 from roofline.records import Prediction
@@ -19,7 +20,7 @@ PROFILE = load("h200-sxm-141gb")
 @pytest.mark.parametrize("name", suites.SUITES)
 def test_a_suite_has_no_point_twice_and_can_be_predicted(name: str) -> None:
     found = suites.suite(name)
-    for group in cases(found, PROFILE, with_peers=True):
+    for group in cases(found, PROFILE, tuple(PEERS)):
         assert len({case.configuration.problem for case in group}) == 1
         keys = [(case.configuration.name, case.implementation, case.configuration.choices) for case in group]
         assert len(keys) == len(set(keys))
@@ -35,7 +36,7 @@ def test_suites_grow() -> None:
 
 
 def test_cases_survive_the_way_to_the_worker() -> None:
-    for group in cases(suites.suite("full"), PROFILE, with_peers=False):
+    for group in cases(suites.suite("full"), PROFILE):
         for case in group:
             sent = json.loads(json.dumps({**case.wire(), "problem": case.fields()["problem"]}))
             assert problem_from(sent["problem"]) == case.configuration.problem
@@ -43,11 +44,20 @@ def test_cases_survive_the_way_to_the_worker() -> None:
 
 
 def test_peers_are_measured_once_a_problem() -> None:
-    groups = cases(configurations(Request(n=2048, phase="decode")), PROFILE, with_peers=True)
+    groups = cases(configurations(Request(n=2048, phase="decode")), PROFILE, tuple(PEERS))
     mha = next(group for group in groups if group[0].configuration.name == "mha/naive")
     names = [case.implementation for case in mha]
     assert names.count("torch/flash") == names.count("torch/math") == 1
     assert {"roofline/naive", "roofline/flash", "roofline/split-kv", "fa3/fwd"} <= set(names)
+
+
+def test_peers_are_chosen_by_name() -> None:
+    assert named(["torch/cudnn"]) == ("torch/cudnn",)
+    assert named(["flashinfer", "fa3/fwd"]) == ("fa3/fwd", "flashinfer/prefill", "flashinfer/paged")
+    with pytest.raises(InputError, match="--peers: unknown peer 'fa4'; expected some of torch/flash"):
+        named(["fa4"])
+    groups = cases(configurations(Request(n=64, variants=("flash",), phase="prefill")), PROFILE, ("fa3/fwd",))
+    assert {case.implementation for group in groups for case in group} == {"roofline/flash", "fa3/fwd"}
 
 
 def test_every_peer_stands_for_some_variant() -> None:
@@ -57,7 +67,7 @@ def test_every_peer_stands_for_some_variant() -> None:
 
 
 def only_case(request: Request, profile=PROFILE):
-    return cases(configurations(request), profile, with_peers=False)[0][0]
+    return cases(configurations(request), profile)[0][0]
 
 
 DECODE = only_case(Request(n=8192, batch=32, phase="decode", variants=("split-kv",)))

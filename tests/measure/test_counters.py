@@ -125,7 +125,7 @@ def test_the_command() -> None:
 @pytest.fixture
 def three_cases() -> list:
     request = Request(n=1024, phase="prefill", variants=("flash",))
-    return [case for group in cases(configurations(request), PROFILE, with_peers=False) for case in group][:3]
+    return [case for group in cases(configurations(request), PROFILE) for case in group][:3]
 
 
 def fake_ncu(monkeypatch: pytest.MonkeyPatch, broken: set[str]) -> list[int]:

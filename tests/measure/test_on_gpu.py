@@ -9,6 +9,7 @@ from roofline.configurations import Request
 from roofline.measure.calibrate import Calibration, calibrate
 from roofline.measure.options import Options
 from roofline.measure.session import measure
+from roofline.profiles.local import gpus
 from roofline.records import read
 
 pytestmark = pytest.mark.gpu
@@ -18,6 +19,8 @@ AGREE = {"hbm_bytes_per_s": 0.01, "l2_bytes_per_s": 0.01, "launch_s": 0.01, "bf1
 
 @pytest.fixture(autouse=True)
 def own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    if not gpus():
+        pytest.skip("no GPU")
     monkeypatch.setenv("ROOFLINE_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
 

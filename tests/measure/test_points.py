@@ -92,7 +92,7 @@ def run(cuda: Any, modules: dict[str, Any]) -> tuple[Case, dict[str, dict], list
         return modules[name]
 
     cuda.setattr(implementations, "load", load_fake)
-    ((case,),) = cases(configurations(REQUEST), PROFILE, with_peers=False)
+    ((case,),) = cases(configurations(REQUEST), PROFILE)
     names = list(modules)
     events: list[tuple[str, dict]] = []
     request = {
