@@ -25,6 +25,7 @@ LAYERS = (
     {"configurations"},
     {"analysis"},
     {"sweep", "explain"},
+    {"fields"},
     {"records", "compare"},
 )
 CORE = [name for layer in LAYERS for name in layer]

@@ -1,5 +1,4 @@
-"""Measuring on a GPU: ``session`` supervises a run, ``worker`` runs the points in a process of its own.
+"""Measuring on a GPU: ``session`` supervises a run, the package ``worker`` runs its points in a process of its own.
 
-The supervising side (``session``, ``supervisor``, ``calibrate``, ``counters``, ``doctor``, ``environment``) never imports torch
-and never creates a CUDA context; everything that does is imported by ``worker`` and ``replay`` alone.
+The supervising side never imports torch and never creates a CUDA context; only modules of ``worker`` do.
 """

@@ -90,7 +90,7 @@ def build_command(ncu: str, plan: Path, log: Path, python: str = sys.executable)
         f"--log-file={log}",
         python,
         "-m",
-        "roofline.measure.replay",
+        "roofline.measure.worker.replay",
         str(plan),
     ]
 

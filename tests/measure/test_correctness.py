@@ -5,7 +5,7 @@ references = pytest.importorskip("roofline.kernels.reference")
 
 from roofline.configurations import Request, configurations  # noqa: E402
 from roofline.kernels.protocol import Inputs  # noqa: E402
-from roofline.measure import correctness  # noqa: E402
+from roofline.measure.worker import correctness  # noqa: E402
 from roofline.peers.inputs import dense_reference, make_dense  # noqa: E402
 
 pytestmark = pytest.mark.kernels

@@ -113,7 +113,7 @@ def test_no_table_is_an_error_with_what_ncu_said() -> None:
 def test_the_command() -> None:
     command = counters.build_command("/opt/ncu", Path("plan.json"), Path("out.csv"), python="python3")
     assert command[0] == "/opt/ncu"
-    assert command[-4:] == ["python3", "-m", "roofline.measure.replay", "plan.json"]
+    assert command[-4:] == ["python3", "-m", "roofline.measure.worker.replay", "plan.json"]
     flags = command[1:-4]
     for flag in ("--replay-mode=app-range", "--cache-control=none", "--clock-control=none", "--print-units=base", "--csv"):
         assert flag in flags

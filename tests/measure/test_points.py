@@ -11,9 +11,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("roofline.kernels.reference")
 
 from roofline.configurations import Request, configurations  # noqa: E402
-from roofline.measure import implementations, points  # noqa: E402
 from roofline.measure.cases import Case, cases  # noqa: E402
 from roofline.measure.verdicts import complete  # noqa: E402
+from roofline.measure.worker import implementations, points  # noqa: E402
 from roofline.peers.inputs import dense_reference, make_dense  # noqa: E402
 from roofline.profiles.load import load  # noqa: E402
 from roofline.records import Measurement  # noqa: E402

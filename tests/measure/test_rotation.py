@@ -3,7 +3,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("roofline.kernels.protocol")
 
-from roofline.measure.rotation import MOST_SETS, set_count
+from roofline.measure.worker.rotation import MOST_SETS, set_count
 
 pytestmark = pytest.mark.kernels
 MIB = 2**20

@@ -1,4 +1,4 @@
-"""Correct before fast: an output is compared with a float64 reference before a clock is read. Loaded in the worker only.
+"""Correct before fast: an output is compared with a float64 reference before a clock is read.
 
 The tolerance is not tuned by hand: it is twice the error that plain attention in the problem's own dtype makes on the same
 inputs. Where there is no plain form (linear attention), it is a few roundings of the dtype.

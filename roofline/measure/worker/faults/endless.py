@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from roofline.kernels.protocol import Inputs
-from roofline.measure.faults.inputs import make_inputs, reference, supports
+from roofline.measure.worker.faults.inputs import make_inputs, reference, supports
 from roofline.plan import Plan
 
 __all__ = ["launch", "make_inputs", "reference", "supports"]

@@ -1,4 +1,4 @@
-"""Run the cases of one problem: check each against its reference, then time them in turn. Loaded in the worker only."""
+"""Run the cases of one problem: check each against its reference, then time them in turn."""
 
 import gc
 import os
@@ -12,13 +12,12 @@ import torch
 from roofline.errors import InputError
 from roofline.fields import plan_from, problem_from
 from roofline.kernels.protocol import Inputs, Kernel
-from roofline.measure import implementations
 from roofline.measure.clocks import ClockSource, NoClocks, NvmlClocks
-from roofline.measure.correctness import Check, check, token_major
-from roofline.measure.cuda_lane import CudaLane
-from roofline.measure.rotation import Rotation, rotate
 from roofline.measure.timing import StoppingRule, Timed, interleave
-from roofline.measure.worker import Emit
+from roofline.measure.worker import Emit, implementations
+from roofline.measure.worker.correctness import Check, check, token_major
+from roofline.measure.worker.lane import CudaLane
+from roofline.measure.worker.rotation import Rotation, rotate
 from roofline.plan import Plan
 from roofline.problem import Problem
 

@@ -1,4 +1,4 @@
-"""Sets of inputs and outputs that calls take in turn, so that none finds its own data in L2. Loaded in the worker only."""
+"""Sets of inputs and outputs that calls take in turn, so that none finds its own data in L2."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

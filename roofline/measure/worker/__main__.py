@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 from roofline.measure.gpu import WORKS_WITHOUT
+from roofline.measure.worker import Emit
 
-Emit = Callable[..., None]
 PR_SET_PDEATHSIG = 1
 
 
@@ -27,7 +27,7 @@ def main() -> None:
         output.flush()
 
     try:
-        from roofline.measure import points, probing, software
+        from roofline.measure.worker import points, probing, software
     except ImportError as error:
         absent = f"{error.name or error} is not installed here; measuring needs: pip install 'roofline[gpu]'"
         emit("missing", reason=f"{absent}; {WORKS_WITHOUT}")

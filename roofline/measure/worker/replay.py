@@ -1,7 +1,7 @@
 """The program that ncu profiles: one range of calls in steady state for each case of a plan. Loads torch.
 
-``python -m roofline.measure.replay PLAN.json``, run by ``counters``. The number of calls depends on sizes alone, so that every
-pass makes the same ranges.
+``python -m roofline.measure.worker.replay PLAN.json``, run by ``counters``. The number of calls depends on sizes alone, so that
+every pass makes the same ranges.
 """
 
 import gc
@@ -15,9 +15,9 @@ import torch
 
 from roofline.cost import ceil_div
 from roofline.fields import plan_from, problem_from
-from roofline.measure import implementations
-from roofline.measure.points import make_inputs
-from roofline.measure.rotation import rotate
+from roofline.measure.worker import implementations
+from roofline.measure.worker.points import make_inputs
+from roofline.measure.worker.rotation import rotate
 
 LEAST_CALLS = 8
 

@@ -1,4 +1,4 @@
-"""Time calls on the GPU with events, or by replaying a graph where launching from Python is slower. Loaded in the worker only.
+"""Time calls on the GPU with events, or by replaying a graph where launching from Python is slower.
 
 With events, a spin kernel at the head of each batch lets the host run ahead, so that no gap between launches is timed. A graph
 holds whole turns of the rotation, at least a millisecond of them; its time is divided by its calls.

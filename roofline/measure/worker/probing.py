@@ -1,4 +1,4 @@
-"""Run one calibration probe in several ways and return their samples. Loaded in the worker only."""
+"""Run one calibration probe in several ways and return their samples."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,10 +11,10 @@ from roofline.cost import ceil_div
 from roofline.kernels import probes
 from roofline.kernels.probes import WORD_BYTES, Probe
 from roofline.measure.clocks import ClockSource
-from roofline.measure.cuda_lane import CudaLane, timer_event
-from roofline.measure.points import clock_source
 from roofline.measure.timing import StoppingRule, interleave
 from roofline.measure.worker import Emit
+from roofline.measure.worker.lane import CudaLane, timer_event
+from roofline.measure.worker.points import clock_source
 
 RULE = StoppingRule(min_samples=20, max_samples=100, max_time_s=0.15, precision=0.001)
 CURVE_RULE = StoppingRule(min_samples=10, max_samples=50, max_time_s=0.04, precision=0.002)  # of points that are no ceiling

@@ -3,7 +3,7 @@
 import torch
 
 from roofline.kernels.protocol import Inputs
-from roofline.measure.faults.inputs import make_inputs, reference, supports
+from roofline.measure.worker.faults.inputs import make_inputs, reference, supports
 from roofline.plan import Plan
 
 __all__ = ["launch", "make_inputs", "reference", "supports"]

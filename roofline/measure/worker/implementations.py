@@ -9,10 +9,10 @@ from roofline.kernels.protocol import Kernel
 
 OURS = "roofline/"
 FAULTS = {
-    "fault/illegal-address": "roofline.measure.faults.illegal_address",
-    "fault/endless": "roofline.measure.faults.endless",
-    "fault/wrong": "roofline.measure.faults.wrong",
-    "fault/out-of-memory": "roofline.measure.faults.out_of_memory",
+    "fault/illegal-address": "roofline.measure.worker.faults.illegal_address",
+    "fault/endless": "roofline.measure.worker.faults.endless",
+    "fault/wrong": "roofline.measure.worker.faults.wrong",
+    "fault/out-of-memory": "roofline.measure.worker.faults.out_of_memory",
 }
 
 

@@ -1,4 +1,4 @@
-"""What the worker process runs on, told by torch itself. Loaded in the worker only."""
+"""What the worker process runs on, told by torch itself."""
 
 from typing import Any
 
