@@ -63,7 +63,7 @@ def cases(
         measured = analyze(configuration, profile, Conventions(roof="measured")).prediction.time_s if profile.measured else None
         prediction = {**prediction_fields(result), "time_measured_roof_s": measured}
         group = groups.setdefault(configuration.problem, [])
-        # A peer that stands for several variants of one problem (flash and split-KV decode) is measured once.
+        # One that would stand beside several variants of a problem is measured once.
         there = {case.implementation for case in group if not case.is_ours}
         group += [Case(configuration, name, result, prediction) for name in names if name not in there]
     return list(groups.values())

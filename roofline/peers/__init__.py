@@ -13,25 +13,25 @@ from roofline.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A module and what it can be compared with: the variants of those phases."""
+    """A module, and the variants of ours that it stands beside in each phase: those that move bytes as it does."""
 
     module: str
-    variants: tuple[str, ...]
-    phases: tuple[str, ...] = ("prefill", "decode")
+    prefill: tuple[str, ...] = ()
+    decode: tuple[str, ...] = ()
 
 
 # Keys are what a record calls the implementation: <peer>/<backend>. A new peer is one file and one line.
 PEERS: Mapping[str, Peer] = {
-    "torch/flash": Peer("roofline.peers.sdpa_flash", ("flash", "split-kv")),
-    "torch/cudnn": Peer("roofline.peers.sdpa_cudnn", ("flash", "split-kv")),
-    "torch/efficient": Peer("roofline.peers.sdpa_efficient", ("flash", "split-kv")),
-    "torch/math": Peer("roofline.peers.sdpa_math", ("naive", "split-kv")),
-    "torch/flex": Peer("roofline.peers.flex", ("flash", "split-kv")),
-    "fa3/fwd": Peer("roofline.peers.fa3", ("flash", "split-kv")),
-    "flashinfer/prefill": Peer("roofline.peers.flashinfer_prefill", ("flash",), ("prefill",)),
-    "flashinfer/paged": Peer("roofline.peers.flashinfer_paged", ("paged",), ("decode",)),
-    "flashmla/decode": Peer("roofline.peers.flashmla", ("mla",), ("decode",)),
-    "fla/linear": Peer("roofline.peers.fla", ("linear",)),
+    "torch/flash": Peer("roofline.peers.sdpa_flash", ("flash",), ("split-kv",)),
+    "torch/cudnn": Peer("roofline.peers.sdpa_cudnn", ("flash",), ("split-kv",)),
+    "torch/efficient": Peer("roofline.peers.sdpa_efficient", ("flash",), ("split-kv",)),
+    "torch/math": Peer("roofline.peers.sdpa_math", ("naive",), ("naive",)),
+    "torch/flex": Peer("roofline.peers.flex", ("flash",), ("split-kv",)),
+    "fa3/fwd": Peer("roofline.peers.fa3", ("flash",), ("split-kv",)),
+    "flashinfer/prefill": Peer("roofline.peers.flashinfer_prefill", ("flash",)),
+    "flashinfer/paged": Peer("roofline.peers.flashinfer_paged", (), ("paged",)),
+    "flashmla/decode": Peer("roofline.peers.flashmla", (), ("mla",)),
+    "fla/linear": Peer("roofline.peers.fla", ("linear",), ("linear",)),
 }
 
 
@@ -47,5 +47,5 @@ def named(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def of_variant(variant: str, phase: str) -> tuple[str, ...]:
-    """Return the peers that run what ``variant`` runs in ``phase``."""
-    return tuple(name for name, peer in PEERS.items() if variant in peer.variants and phase in peer.phases)
+    """Return the peers that stand beside ``variant`` in ``phase``."""
+    return tuple(name for name, peer in PEERS.items() if variant in (peer.decode if phase == "decode" else peer.prefill))

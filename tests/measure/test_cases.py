@@ -43,12 +43,13 @@ def test_cases_survive_the_way_to_the_worker() -> None:
             assert plan_from(sent["plan"]) == case.result.plan
 
 
-def test_peers_are_measured_once_a_problem() -> None:
+def test_a_peer_stands_beside_the_variant_that_moves_bytes_as_it_does() -> None:
     groups = cases(configurations(Request(n=2048, phase="decode")), PROFILE, tuple(PEERS))
     mha = next(group for group in groups if group[0].configuration.name == "mha/naive")
-    names = [case.implementation for case in mha]
-    assert names.count("torch/flash") == names.count("torch/math") == 1
-    assert {"roofline/naive", "roofline/flash", "roofline/split-kv", "fa3/fwd"} <= set(names)
+    beside = {case.implementation: case.configuration.name for case in mha if not case.is_ours}
+    assert beside["torch/math"] == "mha/naive"
+    assert beside["torch/flash"] == beside["fa3/fwd"] == "mha/split-kv"
+    assert {case.implementation for case in mha if case.is_ours} >= {"roofline/naive", "roofline/flash", "roofline/split-kv"}
 
 
 def test_peers_are_chosen_by_name() -> None:
@@ -63,7 +64,7 @@ def test_peers_are_chosen_by_name() -> None:
 def test_every_peer_stands_for_some_variant() -> None:
     assert of_variant("paged", "decode") == ("flashinfer/paged",)
     assert of_variant("mla", "prefill") == ()
-    assert all(peer.variants and peer.phases for peer in PEERS.values())
+    assert all(peer.prefill or peer.decode for peer in PEERS.values())
 
 
 def only_case(request: Request, profile=PROFILE):
