@@ -75,11 +75,9 @@ def reported_flops(variant: str, problem: Problem, plan: Plan, cost: Cost, conve
     square = all(lengths.q_len == lengths.kv_len for lengths in problem.lengths)
     if convention == "half" and (problem.mask.window is not None or not square):
         return cost.flops
-    unmasked = VARIANTS[variant](replace(problem, mask=FULL), plan).flops
-    if convention == "full":
-        return unmasked
-    projected = sum(launch.flops for launch in cost.launches if launch.name in ("W_UK", "W_UV"))  # know no mask
-    return projected + (unmasked - projected) // 2
+    projected = sum(launch.flops for launch in cost.launches if launch.name in ("W_UK", "W_UV"))  # by no convention
+    unmasked = VARIANTS[variant](replace(problem, mask=FULL, mla_projections=False), plan).flops
+    return projected + (unmasked if convention == "full" else unmasked // 2)
 
 
 def kv_cache_bytes(variant: str, problem: Problem) -> int:

@@ -256,3 +256,11 @@ def test_ratios_are_between_0_and_1_and_times_positive() -> None:
         assert 0 < result["sms_used"] <= 132
         assert math.isfinite(result["time_s"])
         assert result["time_s"] > 0
+
+
+def test_full_ignores_the_mask_of_attention_and_not_what_projections_leave_out() -> None:
+    # One token, a window of 100 of 1000 keys: 100 latents are projected, by any convention.
+    options = {"q_len": 1, "kv_len": 1000, "window": 100, "variants": ("mla/expanded",), "mla_projections": True}
+    exact, full = (documented(conventions=Conventions(c), **options)["results"][0]["flops"] for c in ("exact", "full"))
+    projections = 2 * (2 * 100 * 32 * 512 * 128)
+    assert (exact, full) == (projections + 2 * 32 * 100 * (192 + 128), projections + 2 * 32 * 1000 * (192 + 128))

@@ -58,11 +58,15 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Formulas:
     heads, kv_heads = Factor("query heads", problem.q_heads), Factor("KV heads", kv.heads)
 
     def chunks_of_keys(run: Lengths) -> Formula:
-        tokens = min(run.q_len, run.kv_len) if causal else run.kv_len
-        return product((f"chunks of {chunk}", ceil_div(tokens, chunk)))
+        count = ceil_div(run.kv_len, chunk)
+        if causal:  # chunks of queries, without those before any key
+            blank = max(run.q_len - run.kv_len, 0) // chunk
+            count = ceil_div(run.q_len, chunk) - blank if run.kv_len else 0
+        return product((f"chunks of {chunk}", count))
 
     queries, tokens = query_tokens(problem), state_tokens(problem)
-    kv_chunks = Quantity("kv chunks", f"state tokens / {chunk}, rounded up", per_run(problem, chunks_of_keys))
+    chunks_meaning = f"chunks of {chunk} queries with a key" if causal else f"keys / {chunk}, rounded up"
+    kv_chunks = Quantity("kv chunks", chunks_meaning, per_run(problem, chunks_of_keys))
     q_chunks = Quantity(
         "q chunks",
         f"queries / {chunk}, rounded up",
@@ -108,7 +112,9 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Formulas:
 def _recurrent(problem: Problem, kv: GroupedKV) -> Formulas:
     d, dv, queries = kv.head_dim, kv.v_head_dim, query_tokens(problem)
     kv_heads, heads = Factor("KV heads", kv.heads), Factor("query heads", problem.q_heads)
-    rows, q_rows, ctas = (queries.factor, kv_heads), (queries.factor, heads), (Factor("sequences", problem.batch), kv_heads)
+    added = per_run(problem, lambda run: product(("tokens", min(run.q_len, run.kv_len))))
+    tokens = Quantity("new tokens", "tokens that are added to the state: queries whose keys exist", added)
+    rows, q_rows, ctas = (tokens.factor, kv_heads), (queries.factor, heads), (Factor("sequences", problem.batch), kv_heads)
     sizes = (Factor("d", d), Factor("dv", dv))
     flops = product(FLOPS, *rows, *sizes) + product(FLOPS, *q_rows, *sizes)  # the state of KV heads, the output of query heads
     launch = LaunchFormulas(
@@ -123,4 +129,4 @@ def _recurrent(problem: Problem, kv: GroupedKV) -> Formulas:
             "O": write(q_rows, problem.row_bytes(dv)),
         },
     )
-    return Formulas((queries, *row_widths(problem, d, dv)), (launch,))
+    return Formulas((queries, tokens, *row_widths(problem, d, dv)), (launch,))

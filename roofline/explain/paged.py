@@ -1,6 +1,6 @@
 """Paged decode: split-KV, and a page table and a length a sequence beside it."""
 
-from roofline.cost import ceil_div, sectors
+from roofline.cost import sectors
 from roofline.explain.counts import keys_seen, per_run
 from roofline.explain.flash import row_widths
 from roofline.explain.formula import Factor, Formula, Quantity, larger, minus, product
@@ -8,7 +8,7 @@ from roofline.explain.launches import Figures, Formulas
 from roofline.explain.split_kv import grouped_reads, loaded_rows, packed_attention
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
-from roofline.variants.paged import INDEX_BYTES, shared_keys, visible_pages
+from roofline.variants.paged import INDEX_BYTES, shared_keys, table_reads, visible_pages
 from roofline.variants.split_kv import count_packed
 
 
@@ -27,13 +27,15 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
         f"pages of {page} tokens with a key that some query sees",
         per_run(problem, lambda run: product(("pages", visible_pages(problem, run)))),
     )
-    read_a_tile = sectors(max(ceil_div(plan.kv_tile, page), 1) * INDEX_BYTES)
 
     def table(run: Lengths) -> Formula:
         counted = problem.mask.tile_count(run.q_len, run.kv_len, plan.q_tile, plan.kv_tile, problem.group)
-        return product(("tiles", counted.tiles), ("B in sectors", read_a_tile))
+        of = table_reads(problem, plan, run, counted.tiles)
+        rows = Factor("row tiles", of.row_tiles)
+        whole = product(rows, ("splits", of.splits), ("B in sectors", of.split_bytes))
+        return whole + product(rows, ("B in sectors for the last split", of.last_bytes)) if of.last_bytes else whole
 
-    table_bytes = Quantity("B of page table", "table entries that the tiles of a KV head read", per_run(problem, table))
+    table_bytes = Quantity("B of page table", "table entries that the splits of a KV head read", per_run(problem, table))
     least = product(entries.factor, ("B", INDEX_BYTES))
     lengths_read: Figures = {
         "read_bytes_min": product(("sequences", problem.batch), ("B", INDEX_BYTES)),

@@ -103,7 +103,8 @@ def packed_attention(
             "O": output,
         },
     )
-    workspace = product(*q_rows, ("splits", plan.splits), ("(d_v + 1) values", d_v + 1), ("B", PARTIAL_BYTES))
+    partials = product(*q_rows, ("splits", plan.splits), ("d_v", d_v), ("B", PARTIAL_BYTES))
+    workspace = partials + product(*q_rows, ("B of LSE in sectors", sectors(plan.splits * PARTIAL_BYTES)))
     return Formulas((*quantities, lse_sectors), (attention, combine), workspace)
 
 

@@ -5,6 +5,8 @@ that own its tiles, and an int32 length a sequence, read by every CTA. Pages of 
 sequences, so their distinct bytes count once; SMs still read them for each sequence.
 """
 
+from typing import NamedTuple
+
 from roofline.cost import Cost, Sharing, Traffic, ceil_div, sectors
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
@@ -23,13 +25,8 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     def count_table(lengths: Lengths, tiles: int) -> None:
         nonlocal entries, table_sectors
         entries += lengths.count * visible_pages(problem, lengths)
-        row_tiles = ceil_div(lengths.q_len * problem.group, plan.q_tile)
-        tiles_a_row = ceil_div(tiles, row_tiles)
-        # A split looks up its pages tile by tile, and a sector stays in L1 until its eight entries are used.
-        share = max(ceil_div(tiles_a_row, plan.splits), 1)
-        whole, rest = divmod(tiles_a_row, share)  # splits with their full share of tiles, and the tiles of the last one
-        requested = whole * _table_sectors(problem, plan, share) + _table_sectors(problem, plan, rest)
-        table_sectors += lengths.count * row_tiles * requested
+        reads = table_reads(problem, plan, lengths, tiles)
+        table_sectors += lengths.count * reads.row_tiles * (reads.splits * reads.split_bytes + reads.last_bytes)
 
     packed = count_packed(problem, plan, count_table)
     distinct = (problem.visible_keys - shared_keys(problem)) * kv.heads
@@ -45,8 +42,26 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     return packed_attention("paged", problem, plan, packed, reads, kv.head_dim, kv.v_head_dim)
 
 
-def _table_sectors(problem: Problem, plan: Plan, tiles: int) -> int:
-    return sectors(ceil_div(tiles * plan.kv_tile, problem.page_size) * INDEX_BYTES)
+class TableReads(NamedTuple):
+    """How a KV head reads the table of a sequence: each row tile by ``splits`` with a full share, and a last one."""
+
+    row_tiles: int
+    splits: int
+    split_bytes: int
+    last_bytes: int
+
+
+def table_reads(problem: Problem, plan: Plan, lengths: Lengths, tiles: int) -> TableReads:
+    """A split looks up its pages tile by tile, and a sector stays in L1 until its eight entries are used."""
+
+    def requested(share: int) -> int:
+        return sectors(ceil_div(share * plan.kv_tile, problem.page_size) * INDEX_BYTES)
+
+    row_tiles = ceil_div(lengths.q_len * problem.group, plan.q_tile)
+    tiles_a_row = ceil_div(tiles, row_tiles)
+    share = max(ceil_div(tiles_a_row, plan.splits), 1)
+    splits, rest = divmod(tiles_a_row, share)
+    return TableReads(row_tiles, splits, requested(share), requested(rest))
 
 
 def visible_pages(problem: Problem, lengths: Lengths) -> int:
