@@ -35,9 +35,11 @@ from roofline.problem import LatentKV, Problem
 LOG2_E = 1.4426950408889634
 REGISTERS, MAX_REGISTERS = 2**16, 255  # of an SM and of a thread, on every supported GPU
 # Score of a masked pair: finite, so that a row that has seen no key yet needs no care (what it sums is dropped with its first
-# key), and a row whose maximum is still below UNSEEN at the end has none.
-HIDDEN = tl.constexpr(-1e30)
-UNSEEN = tl.constexpr(-1e29)
+# key), and a row whose maximum is still below UNSEEN at the end has none. A power of two, because scores * scale - maximum
+# becomes one fused multiply-add: the product must be exact, or what its rounding left in the maximum, 2^-24 of something huge,
+# is the exponent of such a row.
+HIDDEN = tl.constexpr(-(2.0**100))
+UNSEEN = tl.constexpr(-(2.0**99))
 L2_BYTES = 32 * 2**20  # assumed where the device does not say
 SHARED_L2_PART = 0.4  # of the L2 that K and V of the heads in flight may take: data shared by all SMs has half of it
 
@@ -114,6 +116,7 @@ def _steps(
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, MASKED: tl.constexpr, TMA: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Run kv tiles ``first`` to ``last``; ``MASKED`` where the mask or the end of the keys may cut them."""
+    APART: tl.constexpr = PRECISION == "ieee" and queries.dtype == tl.float32
     for step in tl.range(first, last):
         key = step * KV_TILE
         keys = load_tile(
@@ -135,9 +138,16 @@ def _steps(
         kept = tl.exp2(peak - higher)
         peak = higher
         total = total * kept + tl.sum(weights, 1)
-        acc = acc * kept[:, None]
+        if not APART:
+            acc = acc * kept[:, None]
         values = load_tile(v, batch, kv_head, kv_start, key, kv_len, kv_heads, KV_TILE, DV, DV_TILE, DV, MASKED, TMA)
-        acc = tl.dot(weights.to(values.dtype), values, acc, input_precision=PRECISION)
+        if APART:
+            # One chain of additions over all keys would lose digits: a tile adds up on its own. Explicitly fused, because an
+            # addition would be folded into the product.
+            product = tl.dot(weights, values, input_precision=PRECISION)
+            acc = tl.fma(acc, tl.broadcast_to(kept[:, None], acc.shape), product)
+        else:
+            acc = tl.dot(weights.to(values.dtype), values, acc, input_precision=PRECISION)
     return acc, total, peak
 
 

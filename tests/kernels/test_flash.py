@@ -43,6 +43,13 @@ def test_heavy_tiles_of_many_heads_first(agrees: Callable[..., None], monkeypatc
     agrees(flash, problem, choose("flash", "roofline/flash", problem, PROFILE, Choices(tile=(32, 32))))
 
 
+@pytest.mark.parametrize("d", range(1, 257))
+def test_masked_scores_scale_exactly(d: int) -> None:
+    """On a GPU scores * scale - maximum is one fused operation; a rounded product would leave a huge exponent behind."""
+    hidden, scale = torch.tensor([flash.HIDDEN.value, d**-0.5 * flash.LOG2_E], dtype=torch.float32)
+    assert float(hidden * scale) == float(hidden) * float(scale)  # the product of two fp32 numbers is exact in float64
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("lengths", LARGE)
