@@ -200,6 +200,26 @@ def test_flash_redone_by_hand() -> None:
     assert lines["K", "read_bytes"]["reason"] == "inputs start cold; the L2 serves the re-reads"
 
 
+def test_page_table_of_the_last_split_redone_by_hand() -> None:
+    # 10 tiles of 64 keys in 3 splits of 4, 4 and 2; a page a token: 256, 256 and 128 entries of 4 B.
+    request = Request(n=640, variants=("paged",), phase="decode", page_size=1, tile=(16, 64), splits=3, kv_heads=8)
+    explanation = explain_all(request, PROFILE, Conventions())["explanations"][0]
+    quantities = {quantity["symbol"]: quantity for quantity in explanation["quantities"]}
+    table = quantities["B of page table"]
+    assert table["formula"] == "2 splits × 1,024 B in sectors + 512 B in sectors for the last split"
+    workspace = next(entry for entry in explanation["totals"] if entry["symbol"] == "workspace_bytes")
+    assert workspace["formula"] == "32 query heads × 3 splits × 128 d_v × 4 B + 32 query heads × 32 B a row of LSE in sectors"
+
+
+def test_chunks_before_the_first_key_hold_no_state() -> None:
+    # 200 queries over 40 keys, bottom-right: keys come with queries 160 - 199, in chunks 2 and 3 of 64.
+    problem = Problem(1, GroupedKV(1, 8, 8), uniform(1, 200, 40), mask=CAUSAL)
+    configuration = Configuration("linear", "linear", "prefill", problem, Choices(tile=(64, 64), form="chunked"))
+    explained = explain(analyze(configuration, PROFILE), PROFILE, Conventions())
+    chunks = next(quantity for quantity in explained["quantities"] if quantity["symbol"] == "kv chunks")
+    assert (chunks["value"], chunks["meaning"]) == (2, "chunks of 64 queries with a key")
+
+
 def test_a_formula_that_drifts_from_the_cost_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mask, "visible_keys", lambda self, q_len, kv_len: kv_len)
     request = Request(n=64, d=64, variants=("flash",), phase="prefill")

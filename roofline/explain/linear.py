@@ -7,7 +7,7 @@ from roofline.explain.formula import Factor, Formula, Quantity, product
 from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, read, write
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
-from roofline.variants.linear import STATE_BYTES
+from roofline.variants.linear import STATE_BYTES, new_tokens, state_chunks
 
 STATE_WIDTH = Factor("B", STATE_BYTES)
 
@@ -28,7 +28,7 @@ def state_tokens(problem: Problem) -> Quantity:
     """Tokens that enter the state."""
     full = problem.mask.is_full
     meaning = "tokens that enter the state" + ("" if full else "; the earlier ones are in it already")
-    tokens = per_run(problem, lambda run: product(("tokens", run.kv_len if full else min(run.q_len, run.kv_len))))
+    tokens = per_run(problem, lambda run: product(("tokens", run.kv_len if full else new_tokens(run))))
     return Quantity("state tokens", meaning, tokens)
 
 
@@ -58,11 +58,7 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Formulas:
     heads, kv_heads = Factor("query heads", problem.q_heads), Factor("KV heads", kv.heads)
 
     def chunks_of_keys(run: Lengths) -> Formula:
-        count = ceil_div(run.kv_len, chunk)
-        if causal:  # chunks of queries, without those before any key
-            blank = max(run.q_len - run.kv_len, 0) // chunk
-            count = ceil_div(run.q_len, chunk) - blank if run.kv_len else 0
-        return product((f"chunks of {chunk}", count))
+        return product((f"chunks of {chunk}", state_chunks(problem, run, chunk)))
 
     queries, tokens = query_tokens(problem), state_tokens(problem)
     chunks_meaning = f"chunks of {chunk} queries with a key" if causal else f"keys / {chunk}, rounded up"
@@ -112,7 +108,7 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Formulas:
 def _recurrent(problem: Problem, kv: GroupedKV) -> Formulas:
     d, dv, queries = kv.head_dim, kv.v_head_dim, query_tokens(problem)
     kv_heads, heads = Factor("KV heads", kv.heads), Factor("query heads", problem.q_heads)
-    added = per_run(problem, lambda run: product(("tokens", min(run.q_len, run.kv_len))))
+    added = per_run(problem, lambda run: product(("tokens", new_tokens(run))))
     tokens = Quantity("new tokens", "tokens that are added to the state: queries whose keys exist", added)
     rows, q_rows, ctas = (tokens.factor, kv_heads), (queries.factor, heads), (Factor("sequences", problem.batch), kv_heads)
     sizes = (Factor("d", d), Factor("dv", dv))

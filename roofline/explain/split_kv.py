@@ -17,7 +17,7 @@ from roofline.explain.formula import Factor, Formula, Quantity, larger, product
 from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, read, write
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
-from roofline.variants.split_kv import PARTIAL_BYTES, PackedRows, count_packed, working_splits
+from roofline.variants.split_kv import PARTIAL_BYTES, PackedRows, count_packed, working_splits, workspace_row_bytes
 
 
 def formulas(problem: Problem, plan: Plan) -> Formulas:
@@ -104,7 +104,7 @@ def packed_attention(
         },
     )
     partials = product(*q_rows, ("splits", plan.splits), ("d_v", d_v), ("B", PARTIAL_BYTES))
-    workspace = partials + product(*q_rows, ("B of LSE in sectors", sectors(plan.splits * PARTIAL_BYTES)))
+    workspace = partials + product(*q_rows, ("B a row of LSE in sectors", workspace_row_bytes(plan.splits, 0)))
     return Formulas((*quantities, lse_sectors), (attention, combine), workspace)
 
 

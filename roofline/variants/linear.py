@@ -10,7 +10,7 @@ from dataclasses import replace
 from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div, sectors
 from roofline.errors import InputError
 from roofline.plan import Plan
-from roofline.problem import GroupedKV, Problem
+from roofline.problem import GroupedKV, Lengths, Problem
 from roofline.variants.cached import cached_tensor
 from roofline.variants.flash import attention
 
@@ -38,7 +38,24 @@ def _state_tokens(problem: Problem) -> int:
     """Tokens that enter the state: under a causal mask the earlier ones are in it already, else all keys do."""
     if problem.mask.is_full:
         return problem.kv_tokens
-    return sum(lengths.count * min(lengths.q_len, lengths.kv_len) for lengths in problem.lengths)
+    return sum(lengths.count * new_tokens(lengths) for lengths in problem.lengths)
+
+
+def new_tokens(lengths: Lengths) -> int:
+    """Tokens of one sequence that come with its queries; the earlier ones are in the state already."""
+    return min(lengths.q_len, lengths.kv_len)
+
+
+def state_chunks(problem: Problem, lengths: Lengths, chunk: int) -> int:
+    """Chunks of one sequence that hold a token of the state.
+
+    Under a causal mask they are chunks of queries, of which the first may come before any key.
+    """
+    q_len, kv_len, _ = lengths
+    if not problem.mask.causal:
+        return ceil_div(kv_len, chunk)
+    tokens = new_tokens(lengths)
+    return ceil_div(q_len, chunk) - (q_len - tokens) // chunk if tokens else 0
 
 
 def _useful_flops(problem: Problem, kv: GroupedKV) -> tuple[int, int]:
@@ -51,12 +68,9 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Cost:
     causal = problem.mask.causal
     state_flops, output_flops = _useful_flops(problem, kv)
     kv_chunks = q_chunks = pasts = 0
-    for q_len, kv_len, count in problem.lengths:
-        if causal:  # chunks of queries, of which the first may come before any key
-            tokens = min(q_len, kv_len)
-            kv_chunks += count * (ceil_div(q_len, chunk) - (q_len - tokens) // chunk) if tokens else 0
-        else:
-            kv_chunks += count * ceil_div(kv_len, chunk)
+    for lengths in problem.lengths:
+        q_len, kv_len, count = lengths
+        kv_chunks += count * state_chunks(problem, lengths, chunk)
         q_chunks += count * ceil_div(q_len, chunk)
         pasts += count if causal and kv_len > q_len else 0  # sequences that start from the state of their past
     heads, kv_rows, q_rows = problem.q_heads, _state_tokens(problem) * kv.heads, problem.q_tokens * problem.q_heads
@@ -100,8 +114,8 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Cost:
 
 def _recurrent(problem: Problem, kv: GroupedKV) -> Cost:
     d, dv = kv.head_dim, kv.v_head_dim
-    new_tokens = sum(lengths.count * min(lengths.q_len, lengths.kv_len) for lengths in problem.lengths)
-    rows, q_rows = new_tokens * kv.heads, problem.q_tokens * problem.q_heads
+    tokens = sum(lengths.count * new_tokens(lengths) for lengths in problem.lengths)
+    rows, q_rows = tokens * kv.heads, problem.q_tokens * problem.q_heads
     product = 2 * d * dv
     flops = rows * product + q_rows * product  # the state of each KV head, the output of each query head
     q_row, o_row, state = problem.row_bytes(d), problem.row_bytes(dv), state_bytes(problem, kv)
