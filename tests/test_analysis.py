@@ -264,3 +264,12 @@ def test_full_ignores_the_mask_of_attention_and_not_what_projections_leave_out()
     exact, full = (documented(conventions=Conventions(c), **options)["results"][0]["flops"] for c in ("exact", "full"))
     projections = 2 * (2 * 100 * 32 * 512 * 128)
     assert (exact, full) == (projections + 2 * 32 * 100 * (192 + 128), projections + 2 * 32 * 1000 * (192 + 128))
+
+
+def test_half_halves_the_attention_and_not_the_projections() -> None:
+    options: dict[str, Any] = {"variants": ("mla/expanded",), "phase": "prefill", "n": 512, "heads": 2, "causal": True}
+    projected = 2 * 512 * 2 * 512 * (128 + 128)
+    for convention, attention in {"full": 512 * 512, "half": 512 * 512 // 2}.items():
+        conventions = Conventions(convention)  # type: ignore[arg-type]
+        result = documented(conventions=conventions, mla_projections=True, **options)["results"][0]
+        assert result["flops"] == projected + 2 * 2 * attention * (128 + 64 + 128)
