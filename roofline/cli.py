@@ -82,11 +82,12 @@ def explain(
     """Show every tensor's formula with the numbers put in, so that you can redo a count by hand."""
     to, counted = output.target(as_json, as_csv, out, force), options.conventions(flop_convention, roof)
     profile, notes = _resolve(device, gpu, counted)
-    request, more = options.request({**given, "variants": variant}, profile)
     from roofline.explain import explain_all, explanation_rows
     from roofline.reports.explanation import render_explanation
 
-    document = explain_all(request, profile, counted, [*notes, *more])
+    with options.named("VARIANT", instead_of="--variants"):
+        request, more = options.request({**given, "variants": variant}, profile)
+        document = explain_all(request, profile, counted, [*notes, *more])
     output.write(document, explanation_rows, render_explanation, to)
 
 

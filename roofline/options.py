@@ -3,9 +3,10 @@
 Problem options reach Typer as texts, so that one table serves ``analyze`` (one value each) and ``sweep`` (lists and ranges).
 """
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast
@@ -106,6 +107,16 @@ def request(given: Given, profile: Profile) -> tuple[Request, list[str]]:
     values = {option.field: _read(option, given[option.parameter]) for option in PROBLEM_OPTIONS if _is_given(given, option)}
     notes = _default_dtype(values, profile)
     return _request(values), notes
+
+
+@contextlib.contextmanager
+def named(argument: str, *, instead_of: str) -> Iterator[None]:
+    """Report bad input under the name that was typed, where an ``argument`` stands for an option."""
+    try:
+        yield
+    except InputError as error:
+        text = str(error)
+        raise InputError(argument + text.removeprefix(instead_of) if text.startswith(instead_of) else text) from None
 
 
 def request_axes(given: Given, profile: Profile) -> tuple[Request, dict[str, tuple[int, ...]], list[str]]:

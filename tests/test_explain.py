@@ -261,11 +261,13 @@ def test_command_prints_json_and_csv() -> None:
     assert any(row["tensor"] == "K_scale" for row in rows)
 
 
-def test_unknown_variant_is_one_line() -> None:
-    done = run_cli("flush")
+@pytest.mark.parametrize("variant", ["flush", "mla/chunked"])
+def test_unknown_variant_is_one_line_that_names_the_argument(variant: str) -> None:
+    done = run_cli(variant)
     assert done.returncode == 2
     assert done.stdout == ""
     assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("roofline: VARIANT: unknown ")
 
 
 def test_window_of_linear_attention_is_refused() -> None:
