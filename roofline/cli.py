@@ -1,8 +1,10 @@
 """The command line: each command parses, makes one library call and hands the result to one renderer."""
 
 import contextlib
+import dataclasses
 import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -131,6 +133,80 @@ def devices(
     names = profiles.names() if name is None else (name,)
     document = catalogue.document([profiles.resolve(each)[0] for each in names])
     output.write(document, catalogue.rows, catalogue.render_all if name is None else catalogue.render_one, to)
+
+
+@app.command()
+@options.with_problem_options
+def measure(
+    given: Given,
+    suite: Annotated[str, typer.Option("--suite", help="quick, default or full; problem options replace it.")] = "default",
+    peers: Annotated[str | None, typer.Option("--peers", help="all, or some of torch, fa3, flashinfer, flashmla, fla.")] = None,
+    counters: Annotated[str, typer.Option("--counters", help="auto, ncu or off.")] = "auto",
+    l2: Annotated[str, typer.Option("--l2", help="cold (inputs rotate) or warm.")] = "cold",
+    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with a run file.")] = None,
+    gpu: Gpu = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    out: Annotated[Path | None, typer.Option("--output", "-o", help="The run file, .jsonl.", rich_help_panel="Output")] = None,
+    force: Force = False,
+) -> None:
+    """Run the kernels on this GPU: predicted beside measured, every point saved as it is made. Calibrates first if needed."""
+    from roofline.measure.session import measure as run
+    from roofline.reports import measuring, progress
+
+    to, wanted = output.target(as_json, as_csv, None, force), options.measure_options(given, suite, peers, counters, l2)
+    chosen = dataclasses.replace(wanted, gpu=gpu, output=out, resume=resume, force=force)
+    with progress.drawn() as listener:
+        done = run(chosen, listener)
+    records = [record.model_dump(mode="json") for record in done.records]
+    output.write(
+        measuring.run_document(str(done.path), records, list(done.notes)), measuring.run_rows, measuring.render_run, to
+    )
+    raise typer.Exit(130 if done.interrupted else 0)
+
+
+@app.command()
+def calibrate(gpu: Gpu = None, as_json: Json = False, as_csv: Csv = False, out: Out = None, force: Force = False) -> None:
+    """Measure this GPU's own ceilings: memory, L2, matrix products, exponentials, launches; kept beside its data sheet."""
+    from roofline.measure.calibrate import calibrate as run
+    from roofline.reports import measuring
+
+    to = output.target(as_json, as_csv, out, force)
+    document = measuring.calibration_document(run(gpu, output.print_note))
+    output.write(document, measuring.calibration_rows, measuring.render_calibration, to)
+
+
+@app.command()
+def doctor(gpu: Gpu = None, as_json: Json = False, as_csv: Csv = False, out: Out = None, force: Force = False) -> None:
+    """Say what is here (GPU, driver, torch, triton, ncu, profile), what works, and what to do about what does not."""
+    from roofline.measure.doctor import doctor as examine
+    from roofline.reports import measuring
+
+    to = output.target(as_json, as_csv, out, force)
+    document = measuring.findings_document(examine(gpu))
+    output.write(document, measuring.findings_rows, measuring.render_findings, to)
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="A", help="A run file.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Another run file.")],
+    fail_on: Annotated[str | None, typer.Option("--fail-on", help="worse: exit code 1 if a point is worse or missing.")] = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Compare two runs point by point: better, worse, or cannot tell from the samples."""
+    from roofline.compare import compare as judge
+    from roofline.records import read
+    from roofline.reports import measuring
+
+    to, comparison = output.target(as_json, as_csv, out, force), judge(read(before), read(after))
+    code = comparison.exit_code(fail_on)
+    document = measuring.comparison_document(comparison, str(before), str(after))
+    output.write(document, measuring.comparison_rows, measuring.render_comparison, to)
+    raise typer.Exit(code)
 
 
 def _resolve(device: str, gpu: str | None, counted: analysis.Conventions) -> tuple[Profile, list[str]]:

@@ -122,7 +122,8 @@ def predict(cost: Cost, profile: Profile, dtype: DType, roof: Roof = "datasheet"
 def _launch_time(
     launch: Launch, hbm_bytes: int, rates: Rates, on_tensor_cores: bool, sm_count: int | None
 ) -> tuple[float, Bound]:
-    share = 1.0 if sm_count is None else min(1.0, launch.ctas / (sm_count * launch.ctas_per_sm)) or 1.0
+    # CTAs spread over the SMs before two share one, and an SM with one resident CTA may use its whole peak.
+    share = 1.0 if sm_count is None else min(1.0, launch.ctas / sm_count) or 1.0
     matmul_s = launch.flops_executed / rates.matmul if rates.matmul else 0.0
     vector_s = launch.vector_ops / rates.vector if rates.vector else 0.0
     exp_s = launch.exp_ops / rates.exp if rates.exp else 0.0

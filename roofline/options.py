@@ -6,6 +6,7 @@ Problem options reach Typer as texts, so that one table serves ``analyze`` (one 
 import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -143,6 +144,23 @@ def _default_dtype(values: dict[str, Any], profile: Profile) -> list[str]:
     lacks_bf16 = not profile.supports_dtype("bf16") and profile.supports_dtype("fp16")
     values["dtype"] = "fp16" if lacks_bf16 else "bf16"
     return [f"{profile.name} has no bf16: fp16 is used"] if lacks_bf16 else []
+
+
+def measure_options(given: Given, suite: str, peers: str | None, counters: str, l2: str) -> Any:
+    """Build what ``measure`` is asked for: a suite, or the configurations of the problem options typed."""
+    from roofline.measure.options import Options
+    from roofline.peers import PEERS
+
+    values = {option.field: _read(option, given[option.parameter]) for option in PROBLEM_OPTIONS if _is_given(given, option)}
+    names = tuple(name.strip() for name in peers.split(",")) if peers else ()
+    return Options(
+        request=_request(values) if values else None,
+        suite=suite,
+        peers=tuple(PEERS) if names == ("all",) else names,
+        counters=cast(Any, _one_of("--counters", counters, ("auto", "ncu", "off"))),
+        l2=cast(Any, _one_of("--l2", l2, ("cold", "warm"))),
+        command=tuple(sys.argv),
+    )
 
 
 def conventions(flop_convention: str, roof: str) -> Conventions:

@@ -10,8 +10,8 @@ from roofline.profiles.profile import Profile, Roof
 def launch_times(launch: Launch, hbm_bytes: int, result: Result, profile: Profile, roof: Roof) -> list[dict[str, Any]]:
     """The time of each unit: ``work / per_s``, over the share of the SMs that have work where not all do."""
     problem = result.configuration.problem
-    slots = None if profile.sm_count is None else profile.sm_count * launch.ctas_per_sm
-    busy = [launch.ctas, slots] if slots is not None and 0 < launch.ctas < slots else None
+    sms = profile.sm_count
+    busy = [launch.ctas, sms] if sms is not None and 0 < launch.ctas < sms else None
     matmul_key, on_tensor = f"{problem.dtype.name}_flop_per_s", problem.dtype.matmul_unit == "tensor"
     matmul = ("tensor" if on_tensor else "vector", "FLOP", launch.flops_executed, matmul_key)
     works = (matmul, ("exp", "exp", launch.exp_ops, "exp_per_s"), ("vector", "op", launch.vector_ops, "vector_op_per_s"))

@@ -222,7 +222,7 @@ def _division(time: Mapping[str, Any]) -> str:
         return f"{time['work']:,} {time['work_unit']}, no ceiling is known"
     text = f"{time['work']:,} {time['work_unit']} / {_rate(time['per_s'])} {time['work_unit']}/s"
     if time["busy"] is not None:
-        text += f" / ({time['busy'][0]:,} of {time['busy'][1]:,} CTA slots)"
+        text += f" / ({time['busy'][0]:,} of {time['busy'][1]:,} SMs)"
     return f"{text} = {format_si(time['time_s'], 's', 4)}"
 
 
