@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, cast
 
 from rich.console import Console
 
@@ -97,13 +97,22 @@ def write_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]], stream: Tex
 
 
 def console(stream: TextIO) -> Console:
-    """Return a console for ``stream``; off a terminal it has a fixed width and never cuts a line."""
-    return Console(file=stream) if stream.isatty() else Console(file=stream, width=PIPE_WIDTH, soft_wrap=True)
+    """Return a console for ``stream``; off a terminal it has a fixed width and never cuts a line.
+
+    What is printed is data: no markup, no emoji names, no highlighting of numbers.
+    """
+    if stream.isatty():
+        return Console(file=stream, markup=False, emoji=False, highlight=False)
+    return _wide(stream, PIPE_WIDTH)
+
+
+def _wide(stream: TextIO, width: int) -> Console:
+    return Console(file=stream, width=width, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
 def print_table(table: "Table", to: Console) -> None:
     """Print ``table``; off a terminal it is as wide as its cells, because one that has to fit cuts them."""
-    wide = to if to.file.isatty() else Console(file=to.file, width=UNCUT_WIDTH, soft_wrap=True)
+    wide = to if to.file.isatty() else _wide(cast(TextIO, to.file), UNCUT_WIDTH)
     wide.print(table)
 
 
