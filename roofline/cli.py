@@ -41,7 +41,7 @@ def _root(
 
 
 @app.command()
-@options.with_problem_options
+@options.with_model_options
 def analyze(
     given: Given,
     device: Device = "auto",
@@ -54,9 +54,12 @@ def analyze(
     out: Out = None,
     force: Force = False,
 ) -> None:
-    """Count FLOPs and bytes of attention in every form, and say what binds each on a device. Needs no GPU."""
+    """Count FLOPs and bytes of attention in every form, or of a whole model, and say what binds each. Needs no GPU."""
     to, counted = output.target(as_json, as_csv, out, force), options.conventions(flop_convention, roof)
     profile, notes = _resolve(device, gpu, counted)
+    if given["model"] is not None:
+        options.refuse_with_model({"--plot": plot, "--flop-convention": flop_convention != "exact"})
+        return _analyze_model(given, profile, counted, notes, to)
     request, more = options.request(given, profile)
     results = analysis.analyze_all(request, profile, counted)
     document = analysis.document(results, profile, counted, [*notes, *more])
@@ -94,7 +97,7 @@ def explain(
 
 
 @app.command()
-@options.with_problem_options
+@options.with_model_options
 def sweep(
     given: Given,
     device: Device = "auto",
@@ -106,12 +109,15 @@ def sweep(
     out: Out = None,
     force: Force = False,
 ) -> None:
-    """Analyze a grid: any size takes 512,1k and ranges 1k:128k:x2 or 1k:8k:+1k. Rows come as they are made."""
+    """Analyze a grid: any size (--model: --n, --batch) takes 512,1k and ranges 1k:128k:x2 or 1k:8k:+1k. Rows are streamed."""
     from roofline.reports.stream import write_sweep
     from roofline.sweep import sweep as run
 
     to, counted = output.target(as_json, as_csv, out, force), options.conventions(flop_convention, roof)
     profile, notes = _resolve(device, gpu, counted)
+    if given["model"] is not None:
+        options.refuse_with_model({"--flop-convention": flop_convention != "exact"})
+        return _sweep_model(given, profile, counted, notes, to)
     base, axes, more = options.request_axes(given, profile)
     for note in [*notes, *more]:
         output.print_note(note)
@@ -133,6 +139,17 @@ def devices(
     names = profiles.names() if name is None else (name,)
     document = catalogue.document([profiles.resolve(each)[0] for each in names])
     output.write(document, catalogue.rows, catalogue.render_all if name is None else catalogue.render_one, to)
+
+
+@app.command()
+def models(as_json: Json = False, as_csv: Csv = False, out: Out = None, force: Force = False) -> None:
+    """List the models that come with roofline, for `analyze --model NAME`."""
+    to = output.target(as_json, as_csv, out, force)
+    from roofline.models import load_model, shipped_models
+    from roofline.reports import modellist
+
+    document = modellist.document([load_model(name) for name in shipped_models()])
+    output.write(document, modellist.rows, modellist.render, to)
 
 
 @app.command()
@@ -207,6 +224,28 @@ def compare(
     document = measuring.comparison_document(comparison, str(before), str(after))
     output.write(document, measuring.comparison_rows, measuring.render_comparison, to)
     raise typer.Exit(code)
+
+
+def _analyze_model(given: Given, profile: Profile, counted: analysis.Conventions, notes: list[str], to: output.Target) -> None:
+    from roofline.models import analyze_model, document, load_model, rows
+    from roofline.reports.model import render_model
+
+    asked, more = options.model_request(given, profile)
+    spec, (n,), (batch,) = load_model(asked.name), asked.lengths, asked.batches
+    result = analyze_model(spec, profile, n, batch, roof=counted.roof, **asked.settings)
+    output.write(document(result, [*notes, *more]), rows, render_model, to)
+
+
+def _sweep_model(given: Given, profile: Profile, counted: analysis.Conventions, notes: list[str], to: output.Target) -> None:
+    from roofline.models import load_model, sweep_model
+    from roofline.reports.stream import write_model_sweep
+
+    asked, more = options.model_request(given, profile, swept=True)
+    spec = load_model(asked.name)
+    for note in [*notes, *more, *spec.notes]:
+        output.print_note(note)
+    results = sweep_model(spec, profile, asked.lengths, asked.batches, roof=counted.roof, **asked.settings)
+    write_model_sweep(results, to)
 
 
 def _resolve(device: str, gpu: str | None, counted: analysis.Conventions) -> tuple[Profile, list[str]]:

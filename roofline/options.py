@@ -15,20 +15,21 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 import typer
 
 from roofline.analysis import Conventions
-from roofline.configurations import Phase, Request
+from roofline.configurations import DEFAULT_N, Phase, Request
 from roofline.errors import InputError
 from roofline.profiles.profile import Profile
 from roofline.sweep import axis
-from roofline.units import parse_count
+from roofline.units import parse_count, parse_quantity
 
 
 class ProblemOption(NamedTuple):
-    """A problem option: the field of ``Request`` it sets, how its text is read, and its help."""
+    """An option that commands share: the field of ``Request`` (or of a model's analysis) it sets, how it is read, its help."""
 
     name: str
     field: str
-    kind: Literal["count", "counts", "pair", "name", "names", "flag"]
+    kind: Literal["count", "counts", "pair", "name", "names", "flag", "bytes"]
     help: str
+    panel: str = "Problem"
 
     @property
     def parameter(self) -> str:
@@ -66,6 +67,14 @@ PROBLEM_OPTIONS = (
     ProblemOption("--decode", "decode", "flag", "One query token a sequence."),
 )  # fmt: skip
 
+MODEL_OPTIONS = (
+    ProblemOption("--model", "model", "name", "A whole model: config.json, its folder, or one of `roofline models`.", "Model"),
+    ProblemOption("--weight-dtype", "weight_dtype", "name", "Storage of the layers' weights: bf16, fp8, int8, int4.", "Model"),
+    ProblemOption("--reserve", "reserve_bytes", "bytes", "Memory kept free, such as 8GiB (default: a tenth).", "Model"),
+)  # fmt: skip
+WITH_MODEL = ("--n", "--batch", "--phase", "--decode", "--dtype", "--kv-dtype", "--page-size")  # the model's file has the rest
+SWEPT_WITH_MODEL = ("--n", "--batch")
+
 Device = Annotated[
     str, typer.Option("--device", help="Device name, profile file, or auto (the local GPU).", rich_help_panel="Device")
 ]
@@ -87,15 +96,33 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite the file.", rich
 Given = Mapping[str, Any]  # problem options as typed, by parameter name
 
 
+class ModelRequest(NamedTuple):
+    """What ``--model`` asks for: the name, lengths and batches (one each but in a sweep), arguments of ``analyze_model``."""
+
+    name: str
+    lengths: tuple[int, ...]
+    batches: tuple[int, ...]
+    settings: dict[str, Any]
+
+
 def with_problem_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give ``command`` the problem options; it receives what the user typed of them as its first argument."""
+    return _with(PROBLEM_OPTIONS, command)
+
+
+def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` the problem options and those of a whole model; ``given["model"]`` says which of the two is meant."""
+    return _with((*MODEL_OPTIONS, *PROBLEM_OPTIONS), command)
+
+
+def _with(options: tuple[ProblemOption, ...], command: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(command, eval_str=True)
     own = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in list(signature.parameters.values())[1:]]
-    shared = [_parameter(option) for option in PROBLEM_OPTIONS]
+    shared = [_parameter(option) for option in options]
 
     @functools.wraps(command)
     def wrapper(**values: Any) -> None:
-        command({option.parameter: values.pop(option.parameter) for option in PROBLEM_OPTIONS}, **values)
+        command({option.parameter: values.pop(option.parameter) for option in options}, **values)
 
     parameters = [*shared, *own]
     wrapper.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -105,6 +132,7 @@ def with_problem_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def request(given: Given, profile: Profile) -> tuple[Request, list[str]]:
     """Build the request of ``analyze`` from the options typed, with notes for the header."""
+    _refuse_model_options(given)
     values = {option.field: _read(option, given[option.parameter]) for option in PROBLEM_OPTIONS if _is_given(given, option)}
     notes = _default_dtype(values, profile)
     return _request(values), notes
@@ -122,6 +150,7 @@ def named(argument: str, *, instead_of: str) -> Iterator[None]:
 
 def request_axes(given: Given, profile: Profile) -> tuple[Request, dict[str, tuple[int, ...]], list[str]]:
     """Build the base request of ``sweep`` and the axes that a list or range spans, in the order of the options."""
+    _refuse_model_options(given)
     values: dict[str, Any] = {}
     axes: dict[str, tuple[int, ...]] = {}
     for option in PROBLEM_OPTIONS:
@@ -137,13 +166,44 @@ def request_axes(given: Given, profile: Profile) -> tuple[Request, dict[str, tup
     return _request(values), axes, notes
 
 
+def model_request(given: Given, profile: Profile, *, swept: bool = False) -> tuple[ModelRequest, list[str]]:
+    """Build what ``--model`` asks for, with notes for the header; ``swept``: lengths and batches may be lists and ranges."""
+    values: dict[str, Any] = {}
+    for option in (*MODEL_OPTIONS, *PROBLEM_OPTIONS):
+        if not _is_given(given, option):
+            continue
+        if option not in MODEL_OPTIONS and option.name not in WITH_MODEL:
+            raise InputError(f"{option.name} contradicts --model, which says it: leave it out, or give {', '.join(WITH_MODEL)}")
+        in_list = swept and option.name in SWEPT_WITH_MODEL
+        text = given[option.parameter]
+        values[option.field] = axis(option.name, text) if in_list else _read(option, text)
+    notes = _default_dtype(values, profile)
+    _decode_is_a_phase(values)
+    phase = _one_of("--phase", values.pop("phase", "both"), ("prefill", "decode", "both"))
+    values["phases"] = ("prefill", "decode") if phase == "both" else (phase,)
+    lengths, batches = values.pop("n", DEFAULT_N), values.pop("batch", 1)
+    as_axes = [value if isinstance(value, tuple) else (value,) for value in (lengths, batches)]
+    return ModelRequest(values.pop("model"), as_axes[0], as_axes[1], values), notes
+
+
+def refuse_with_model(given: Mapping[str, bool]) -> None:
+    """Refuse options of a command that say nothing about a model, where they were given."""
+    for name, was_given in given.items():
+        if was_given:
+            raise InputError(f"{name} contradicts --model: it is for attention problems, leave it out")
+
+
+def _refuse_model_options(given: Given) -> None:
+    for option in MODEL_OPTIONS:
+        if given.get(option.parameter) is not None:
+            raise InputError(f"{option.name} is for whole models: give --model too")
+
+
 def _default_dtype(values: dict[str, Any], profile: Profile) -> list[str]:
-    """bf16, or fp16 where the device is known not to have bf16; a device without any known rate keeps bf16."""
     if "dtype" in values:
         return []
-    lacks_bf16 = not profile.supports_dtype("bf16") and profile.supports_dtype("fp16")
-    values["dtype"] = "fp16" if lacks_bf16 else "bf16"
-    return [f"{profile.name} has no bf16: fp16 is used"] if lacks_bf16 else []
+    values["dtype"] = profile.default_dtype
+    return [f"{profile.name} has no bf16: fp16 is used"] if values["dtype"] != "bf16" else []
 
 
 def measure_options(given: Given, suite: str, peers: str | None, counters: str, l2: str) -> Any:
@@ -172,11 +232,8 @@ def conventions(flop_convention: str, roof: str) -> Conventions:
 
 
 def _request(values: dict[str, Any]) -> Request:
-    if values.pop("decode", False):
-        q_len, phase = values.get("q_len", 1), values.get("phase", "decode")
-        if q_len != 1 or phase != "decode":
-            raise InputError("--decode means --q-len 1 --phase decode: leave out the option that says otherwise")
-        values.update(q_len=1, phase="decode")
+    if _decode_is_a_phase(values):
+        values["q_len"] = 1
     if "phase" in values:
         phase = _one_of("--phase", values.pop("phase"), ("prefill", "decode", "both"))
         if phase != "both":
@@ -185,14 +242,24 @@ def _request(values: dict[str, Any]) -> Request:
     return Request(**{name: value for name, value in values.items() if name in known})
 
 
+def _decode_is_a_phase(values: dict[str, Any]) -> bool:
+    """Replace ``--decode`` by what it means."""
+    if not values.pop("decode", False):
+        return False
+    if values.get("q_len", 1) != 1 or values.get("phase", "decode") != "decode":
+        raise InputError("--decode means --q-len 1 --phase decode: leave out the option that says otherwise")
+    values["phase"] = "decode"
+    return True
+
+
 def _is_given(given: Given, option: ProblemOption) -> bool:
     return given[option.parameter] is not None and given[option.parameter] is not False
 
 
 def _parameter(option: ProblemOption) -> inspect.Parameter:
     kind: Any = bool if option.kind == "flag" else str | None
-    metavar = {"count": "N", "counts": "A,B,..", "pair": "QxK", "names": "A,B,.."}.get(option.kind)
-    declared = typer.Option(option.name, help=option.help, rich_help_panel="Problem", metavar=metavar)
+    metavar = {"count": "N", "counts": "A,B,..", "pair": "QxK", "names": "A,B,..", "bytes": "BYTES"}.get(option.kind)
+    declared = typer.Option(option.name, help=option.help, rich_help_panel=option.panel, metavar=metavar)
     return inspect.Parameter(
         option.parameter,
         inspect.Parameter.KEYWORD_ONLY,
@@ -211,6 +278,8 @@ def _read(option: ProblemOption, text: Any) -> Any:
         if len(sizes) != 2:
             raise InputError(f"{option.name}: expected two sizes such as 64x64, got {text!r}")
         return tuple(_count(option.name, size) for size in sizes)
+    if option.kind == "bytes":
+        return _bytes(option.name, text)
     if option.kind == "names":
         return tuple(name.strip() for name in text.split(","))
     return text
@@ -219,6 +288,14 @@ def _read(option: ProblemOption, text: Any) -> Any:
 def _count(option: str, text: str) -> int:
     try:
         return parse_count(text)
+    except InputError as error:
+        raise InputError(f"{option}: {error}") from None
+
+
+def _bytes(option: str, text: str) -> int:
+    """Bytes from ``8GiB``, ``4.5 GB`` or a bare number."""
+    try:
+        return int(text) if text.isdecimal() and len(text) <= 18 else round(parse_quantity(text, "B"))
     except InputError as error:
         raise InputError(f"{option}: {error}") from None
 

@@ -11,18 +11,21 @@ In a notebook::
 """
 
 from roofline.models.analysis import ModelAnalysis, analyze_model, sweep_model
-from roofline.models.document import document, rows, to_frame
+from roofline.models.document import SWEEP_COLUMNS, document, model_dict, rows, sweep_rows, to_frame
 from roofline.models.load import load_model, shipped_models
 from roofline.models.spec import ModelSpec
 
 __all__ = [
+    "SWEEP_COLUMNS",
     "ModelAnalysis",
     "ModelSpec",
     "analyze_model",
     "document",
     "load_model",
+    "model_dict",
     "rows",
     "shipped_models",
     "sweep_model",
+    "sweep_rows",
     "to_frame",
 ]

@@ -101,9 +101,7 @@ def analyze_model(
     kept free beside weights and caches, a tenth of the device's by default. Raises ``InputError`` for sizes and dtypes that do
     not fit.
     """
-    if dtype is None:
-        dtype = "fp16" if not profile.supports_dtype("bf16") and profile.supports_dtype("fp16") else "bf16"
-    compute = compute_dtype(dtype)
+    compute = compute_dtype(profile.default_dtype if dtype is None else dtype)
     weights = compute if weight_dtype is None else weight_dtype_named(weight_dtype)
     dtypes = Dtypes(compute, weights, compute if kv_dtype is None else kv_dtype_named(kv_dtype))
     if not 0 < page_size <= MAX_LENGTH:

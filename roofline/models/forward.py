@@ -85,6 +85,20 @@ class ForwardPass:
         return sum(part.kv_bytes for part in self.parts)
 
     @property
+    def bytes(self) -> int:
+        """Bytes of all parts."""
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def bound(self) -> PartBound | None:
+        """What most of ``time_s`` is spent on."""
+        times: dict[PartBound, float] = {}
+        for part in self.parts:
+            if part.bound is not None and part.time_s is not None:
+                times[part.bound] = times.get(part.bound, 0.0) + part.time_s
+        return _longest(times)
+
+    @property
     def time_s(self) -> float | None:
         """The parts one after the other, each at its bound: a limit for engines that run one kernel at a time."""
         times = [part.time_s for part in self.parts if part.time_s is not None]

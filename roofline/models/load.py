@@ -32,6 +32,8 @@ def load_model(name_or_path: str | Path) -> ModelSpec:
     """
     path = Path(name_or_path)
     text = str(name_or_path)
+    if not text.strip():
+        raise InputError("--model: expected a name, a config.json or its folder, got nothing")
     if isinstance(name_or_path, str) and text.lower() in shipped_models():
         resource = files("roofline.models") / "data" / f"{text.lower()}.json"
         return read_config(_parse(resource.read_bytes(), text), text.lower(), text.lower())
@@ -156,8 +158,8 @@ def _label(file: Path) -> str:
 
 def _not_found(text: str, file: Path) -> str:
     names = shipped_models()
-    close = difflib.get_close_matches(text.lower(), names, n=1, cutoff=0.5)
-    hint = f"; did you mean {close[0]}?" if close else f"; shipped names are {', '.join(names)}"
+    close = difflib.get_close_matches(text.lower(), names, n=4, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(close)}?" if close else f"; shipped names are {', '.join(names)}"
     missing = (
         f"no {CONFIG_NAME} in it" if file.name == CONFIG_NAME and file.parent.is_dir() and str(file) != text else "no such file"
     )

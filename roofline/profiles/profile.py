@@ -79,3 +79,8 @@ class Profile:
     def supports_dtype(self, dtype: str) -> bool:
         """Whether the device has a known matrix rate for ``dtype`` (V100 and T4 have none for bf16)."""
         return f"{dtype}_flop_per_s" in self.datasheet or f"{dtype}_flop_per_s" in self.measured
+
+    @property
+    def default_dtype(self) -> str:
+        """bf16, or fp16 where the device is known not to have bf16; a device without any known rate keeps bf16."""
+        return "fp16" if not self.supports_dtype("bf16") and self.supports_dtype("fp16") else "bf16"
