@@ -30,7 +30,7 @@ LAYERS = (
 )
 CORE = [name for layer in LAYERS for name in layer]
 LEAVES = {"reports": {"reports"}, "measuring": {"kernels", "peers", "measure"}}
-EDGE = {"options", "cli", "__main__"}
+EDGE = {"api", "options", "cli", "__main__"}
 HEAVY = {"torch", "triton"}
 MAY_IMPORT_TORCH = ("kernels", "peers", "measure/worker")
 
@@ -100,7 +100,7 @@ def test_every_module_has_its_place() -> None:
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_go_one_way(path: Path) -> None:
     if part(path) == "__init__":
-        assert not parts_imported(path)
+        assert parts_imported(path) <= {"api"}  # when a name of it is used, not before
         return
     wrong = parts_imported(path) - allowed(part(path))
     assert not wrong, f"{path.relative_to(PACKAGE)} imports {', '.join(sorted(wrong))}"
@@ -126,6 +126,18 @@ def test_the_walk_sees_imports_of_all_kinds() -> None:
     assert names == {"roofline.cache", "roofline.model", "roofline.reports.terminal"}
     guarded = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch\n"
     assert set(imported(PACKAGE / "fake.py", guarded, typing_too=False)) == {"typing"}
+
+
+def test_importing_the_package_loads_nothing_of_it() -> None:
+    check = "import sys, roofline; print([name for name in sys.modules if name.startswith('roofline.')])"
+    run = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_the_api_loads_pandas_for_a_frame_only() -> None:
+    check = "import sys, roofline; roofline.analyze(device='l4'); roofline.analyze_model('gpt2', 'l4'); print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert not {"pandas", "numpy", "pydantic", "typer", "rich", "torch"} & set(run.stdout.split())
 
 
 @pytest.mark.parametrize(
