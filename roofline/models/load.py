@@ -75,6 +75,7 @@ def read_config(data: object, where: str, name: str) -> ModelSpec:
         vectors=body.vectors,
         extra=body.extra,
         extra_embeddings=body.extra_embeddings,
+        embedding_size=body.hidden if body.embedding is None else body.embedding,
         inferred=tuple(fields.inferred),
         notes=tuple(notes),
         source=source if isinstance(source, str) else None,

@@ -36,7 +36,7 @@ def weights_by_part(spec: ModelSpec, weights: DType, compute: DType) -> tuple[Pa
     for weight in spec.extra:
         add(weight.part, weight.resident, weight.per_token)
     add("norms", spec.vector_params, spec.vector_params)
-    head = 0 if spec.tied_embeddings else spec.vocab_size * spec.hidden_size
+    head = 0 if spec.tied_embeddings else spec.vocab_size * spec.embedding_size
     add("lm head", head, head)
     return tuple(
         PartWeights(part, values[part], active[part], sizes[part], part_dtype(part, weights, compute).name) for part in values

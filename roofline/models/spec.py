@@ -128,16 +128,17 @@ class Run(NamedTuple):
 class ModelSpec:
     """A decoder-only language model.
 
-    ``name``: the shipped name or the path it was read from; ``runs``: its layers, equal neighbours joined; ``vectors``: values
-    of the final norm, of position embeddings and of biases outside the layers; ``extra`` and ``extra_embeddings``: matrices
-    and table values outside the layers; ``inferred``: every value the file does not give; ``notes``: what is not modelled;
-    ``context_tokens``: the longest sequence, as far as the file says.
+    ``name``: the shipped name or the path it was read from; ``embedding_size``: width of embeddings and LM head; ``runs``: its
+    layers, equal neighbours joined; ``vectors``: values of the final norm, of position embeddings and of biases outside the
+    layers; ``extra`` and ``extra_embeddings``: matrices and table values outside the layers; ``inferred``: every value the
+    file does not give; ``notes``: what is not modelled; ``context_tokens``: the longest sequence, as far as the file says.
     """
 
     name: str
     model_type: str
     hidden_size: int
     vocab_size: int
+    embedding_size: int
     runs: tuple[Run, ...]
     tied_embeddings: bool
     vectors: int = 0
@@ -201,7 +202,7 @@ class ModelSpec:
     @property
     def embedding_params(self) -> int:
         """Values of the embedding tables; the LM head is another as large unless it is tied."""
-        return self.vocab_size * self.hidden_size + self.extra_embeddings
+        return self.vocab_size * self.embedding_size + self.extra_embeddings
 
     @property
     def vector_params(self) -> int:
@@ -211,7 +212,7 @@ class ModelSpec:
     @property
     def total_params(self) -> int:
         """All values, tied tables once."""
-        head = 0 if self.tied_embeddings else self.vocab_size * self.hidden_size
+        head = 0 if self.tied_embeddings else self.vocab_size * self.embedding_size
         extra = sum(weight.resident for weight in self.extra)
         return self.body_params + extra + self.embedding_params + head + self.vector_params
 

@@ -34,14 +34,15 @@ def model_works(spec: ModelSpec, phase: Phase, n: int, batch: int, dtypes: Dtype
     """Every part of every kind of layer with its number of layers, then the parts outside the layers."""
     tokens, hidden = batch * (n if phase == "prefill" else 1), spec.hidden_size
     plain = part_dtype("embeddings", dtypes.weights, dtypes.compute)
-    row, state = stored_bytes(hidden, plain), stored_bytes(hidden, dtypes.compute)
+    width = spec.embedding_size
+    row, state = stored_bytes(width, plain), stored_bytes(width, dtypes.compute)
     yield Work("embeddings", 0, tokens * row, 0, tokens * state), 1  # a row of the table in, the hidden state out
     for run in spec.distinct_layers:
         for work in _layer(run.layer, hidden, phase, n, batch, tokens, dtypes):
             yield work, run.repeats
     yield from ((work, 1) for work in _matrices(spec.extra, tokens, dtypes))
     yield Work("norms", 0, stored_bytes(spec.vectors, plain), 0, 0), 1
-    head = Weight("lm head", hidden, spec.vocab_size, hidden + spec.vocab_size)
+    head = Weight("lm head", width, spec.vocab_size, width + spec.vocab_size)
     yield from ((work, 1) for work in _matrices((head,), batch, dtypes))
 
 

@@ -41,6 +41,20 @@ def full(layers: int, heads: int, kv: int, d: int) -> tuple[tuple[int, int, int]
 
 
 CASES = [
+    # zai-org/GLM-4.1V-9B-Thinking: the language model of a vision model
+    Case(
+        "glm-4.1v-9b",
+        {"model_type": "glm4v", "text_config": {"model_type": "glm4v_text", "num_key_value_heads": 2}, "vision_config": {}},
+        {"full": 40},
+        *full(40, 32, 2, 128),
+    ),
+    # zai-org/GLM-4.5V: 96 heads of 128 on a width of 4096
+    Case(
+        "glm-4.5v",
+        {"model_type": "glm4v_moe", "text_config": {"model_type": "glm4v_moe_text", "head_dim": 128}, "vision_config": {}},
+        {"full": 46},
+        *full(46, 96, 8, 128),
+    ),
     # openai-community/gpt2: 12 heads of 64
     Case("gpt2", {"model_type": "gpt2", "n_embd": 768, "n_head": 12, "n_layer": 12}, {"full": 12}, *full(12, 12, 12, 64)),
     # EleutherAI/gpt-neox-20b
@@ -349,6 +363,11 @@ CASES = [
     Case("zamba2-2.7b", {"model_type": "zamba2", "num_mem_blocks": 2, "n_mamba_heads": 80},
          {"state space (mamba2)": 45, "full + state space (mamba2)": 9}, (32, 32, 160), 9 * 2 * 32 * 160 * 2,
          9 * 2 * 32 * 160 * 2 * LONG + 54 * (5120 * 64 * 4 + 3 * (5120 + 2 * 64) * 2), 9 * 32 * 2 * CAUSAL * 320),
+    # Zyphra/Zamba2-7B names its 13 hybrid layers by number; state 7168 x 64 fp32, convolution 3 x (7168 + 2 x 2 x 64) bf16
+    Case("zamba2-7b", {"model_type": "zamba2", "hidden_size": 3584, "num_hidden_layers": 81, "num_mem_blocks": 2,
+                       "mamba_ngroups": 2, "n_mamba_heads": 112, "hybrid_layer_ids": [6, 11, *range(17, 78, 6)]},
+         {"state space (mamba2)": 68, "full + state space (mamba2)": 13}, (32, 32, 224), 13 * 2 * 32 * 224 * 2,
+         13 * 2 * 32 * 224 * 2 * LONG + 81 * (7168 * 64 * 4 + 3 * (7168 + 2 * 2 * 64) * 2), 13 * 32 * 2 * CAUSAL * 448),
     # Zyphra/Zamba-7B-v1: 13 of 76 layers hybrid (2, then 7, 13, 19 ... 73); 16 heads of 464; state 7424 x 16 fp32
     Case("zamba-7b", {"model_type": "zamba"}, {"state space (mamba1)": 63, "full + state space (mamba1)": 13}, (16, 16, 464),
          13 * 2 * 16 * 464 * 2, 13 * 2 * 16 * 464 * 2 * LONG + 76 * (7424 * 16 * 4 + 3 * 7424 * 2), 13 * 16 * 2 * CAUSAL * 928),

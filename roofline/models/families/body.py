@@ -11,7 +11,10 @@ Norm = Literal["rms", "layer", "scale", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The fields of ``ModelSpec`` that a family decides, with the layers one by one."""
+    """The fields of ``ModelSpec`` that a family decides, with the layers one by one.
+
+    ``embedding``: width of the embeddings and of the LM head where it is not the hidden size.
+    """
 
     hidden: int
     vocab: int
@@ -20,6 +23,7 @@ class Body:
     vectors: int
     extra: tuple[Weight, ...] = ()
     extra_embeddings: int = 0
+    embedding: int | None = None
 
 
 def norm_values(norm: Norm, width: int) -> int:

@@ -1,12 +1,30 @@
-"""Families whose heads or layers are given in ways of their own: Falcon, MPT, ChatGLM, GPT-Neo, the first Qwen, DBRX."""
+"""Families whose heads or layers are given in ways of their own: OPT, Falcon, MPT, ChatGLM, GPT-Neo, the first Qwen, DBRX."""
+
+from dataclasses import replace
 
 from roofline.models.families.body import Body, norm_values
+from roofline.models.families.dense import OPT
 from roofline.models.families.mlps import moe
 from roofline.models.families.plain import grouped
 from roofline.models.fields import MAX_EXPERTS, MAX_LAYERS, MAX_TOKENS, MAX_VOCAB, Fields, shown
 from roofline.models.mixers import Attention
 from roofline.models.spec import DenseMLP, Layer
+from roofline.models.weights import Weight
 from roofline.problem import GroupedKV
+
+
+def opt(fields: Fields) -> Body:
+    """OPT; the 350M model has embeddings narrower than its layers, a matrix on either side of them, and no final norm."""
+    body = OPT.read(fields)
+    hidden = body.hidden
+    embedding = fields.size_or("word_embed_proj_dim", derived=hidden, rule="hidden_size")
+    projections = (
+        Weight("other projections", embedding, hidden, embedding + hidden),
+        Weight("other projections", hidden, embedding, hidden + embedding),
+    )
+    final_norm = norm_values("layer", hidden) if not fields.flag("do_layer_norm_before", default=True) else 0
+    narrow = embedding != hidden
+    return replace(body, embedding=embedding, extra=projections if narrow else (), vectors=body.vectors - final_norm)
 
 
 def falcon(fields: Fields) -> Body:

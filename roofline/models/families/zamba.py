@@ -26,6 +26,9 @@ def zamba2(fields: Fields) -> Body:
     num_layers = fields.size("num_hidden_layers", default=DEFAULT_LAYERS, most=MAX_LAYERS)
     hybrid = fields.kinds("layers_block_type", num_layers, KINDS)
     if hybrid is None:
+        listed = fields.indices("hybrid_layer_ids", num_layers)
+        hybrid = None if listed is None else tuple(layer in listed for layer in range(num_layers))
+    if hybrid is None:
         if num_layers != DEFAULT_LAYERS:
             raise fields.error(f"layers_block_type: missing, and its default is for {DEFAULT_LAYERS} layers, not {num_layers}")
         default = tuple(layer in DEFAULT_HYBRID_LAYERS for layer in range(num_layers))
