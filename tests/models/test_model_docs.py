@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from roofline.models import analyze_model, load_model, shipped_models
+import roofline
+from roofline.models import shipped_models
 from roofline.models.families import FAMILIES
-from roofline.profiles import load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
 
@@ -23,7 +23,7 @@ def test_families_and_names_are_listed() -> None:
 
 
 def test_the_example() -> None:
-    result = analyze_model(load_model("llama-3-8b"), load("h100-sxm5-80gb"), n=2048, batch=1)
+    result = roofline.analyze_model("llama-3-8b", "h100-sxm5-80gb", n=2048, batch=1)
     assert result.prefill is not None
     assert result.decode is not None
     assert result.prefill.floor_s == pytest.approx(0.0300, abs=5e-5)
