@@ -74,7 +74,9 @@ class ModelAnalysis:
         if room is not None and room.free_bytes < 0:
             notes.append(f"weights and reserve do not fit in the memory of one {self.profile.name}, the times ignore that")
         elif room is not None and self.cache.batch > room.sequences:
-            notes.append(f"only {room.sequences} sequences of {self.cache.n} tokens fit beside the weights")
+            fit = f"only {room.sequences} sequences of {self.cache.n} tokens fit"
+            none = f"no sequence of {self.cache.n} tokens fits"
+            notes.append(f"{fit if room.sequences else none} beside the weights")
         return tuple(notes)
 
     def _pass(self, phase: Phase) -> ForwardPass | None:
