@@ -275,7 +275,8 @@ def chunked(problem: Problem, plan: Plan) -> tuple[dict[str, Bytes], dict[str, i
                         sums["Q_sm"] += heads * len(part) * sector(q_row)
                         sums["K_sm"] += heads * len(columns) * sector(k_row)
         state = 8 + (4 * kv.v_head_dim + 8 if carries else 0)
-        workspace = max(workspace, heads * (2 * largest + state * min(plan.q_chunk, q_len)))
+        rows_held = min(plan.q_chunk, q_len) if largest else 0
+        workspace = max(workspace, heads * (2 * largest + state * rows_held))
     matrix = Bytes(sums["S"], sums["S"], sums["S_sm"], sums["S_sm"])
     traffic = {
         "Q": Bytes(read=sums["Q"], sm_read=sums["Q_sm"]),

@@ -147,7 +147,7 @@ def _workspace(problem: Problem, run: Lengths, blocks: list[Blocks], q_chunk: in
     """S and P of the largest block, and the state of one chunk's rows."""
     sequences = Factor("sequences", run.count)
     largest = max(blocks, key=lambda block: block.rows * problem.row_bytes(block.columns), default=None)
-    rows = Factor("queries of a chunk", min(q_chunk, run.q_len))
+    rows = Factor("queries of a chunk", min(q_chunk, run.q_len) if blocks else 0)
     formula = product(rows, heads, sequences, STATISTICS)
     if largest is not None:
         row_size = problem.row_bytes(largest.columns)

@@ -56,7 +56,7 @@ def cost(problem: Problem, plan: Plan) -> Cost:
         blank_rows += (lengths.q_len - with_keys) * lengths.count
         block_bytes = max((block.rows * problem.row_bytes(block.columns) for block in blocks), default=0)
         row_state = STATISTIC_BYTES + (4 * dv + STATISTIC_BYTES if carried else 0)
-        chunk_rows = min(q_chunk, lengths.q_len)
+        chunk_rows = min(q_chunk, lengths.q_len) if blocks else 0
         workspace = max(workspace, (2 * block_bytes + row_state * chunk_rows) * heads * lengths.count)
     pairs, visible = problem.pairs * heads, problem.visible_keys * kv.heads
     q_row, o_row, q_rows = problem.row_bytes(d), problem.row_bytes(dv), problem.q_tokens * heads

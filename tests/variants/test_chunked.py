@@ -68,6 +68,11 @@ def test_query_chunks_before_the_first_key_run_no_block() -> None:
     assert counted.hbm_bytes_cold == counted.hbm_bytes_min + 4 * 64 * 64 * 2 + 2 * 64 * 8
 
 
+def test_a_run_without_keys_needs_no_workspace() -> None:
+    counted = cost(grouped(1, 1, 64, [(256, 0)]), plan())
+    assert (counted.launches[0].count, counted.workspace_bytes) == (0, 0)
+
+
 def test_a_query_chunk_reads_its_rows_of_q_once_a_block_and_column_of_tiles() -> None:
     # 300 x 500 in chunks of 200 x 300 and tiles of 128: blocks 200x300, 200x200, 100x300, 100x200.
     counted = cost(grouped(1, 1, 64, [(300, 500)]), plan(200, 300))
