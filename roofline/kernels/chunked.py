@@ -15,7 +15,7 @@ from roofline.kernels.naive import weigh
 from roofline.kernels.protocol import Inputs
 from roofline.kernels.scores import MAX_COLUMNS, is_aligned, launch_scores, row_access, softmax_kernel
 from roofline.kernels.support import MAX_INDEX, PRECISION, prefill_support
-from roofline.kernels.tiles import store_tile, window_of
+from roofline.kernels.tiles import load_fp32_rows, store_tile, window_of
 from roofline.plan import DEFAULT_CHUNK, Plan
 from roofline.problem import LatentKV, Lengths, Problem
 
@@ -49,7 +49,9 @@ def merge_kernel(
     if not FIRST:
         old_peak = tl.load(carried_maxima + carry, in_block < rows, 0.0)
         old_total = tl.load(carried_sums + carry, in_block < rows, 0.0)
-        old_acc = tl.load(carried_o + carry_tile, inside, 0.0, cache_modifier=".cg")
+        old_acc = load_fp32_rows(
+            carried_o + (head.to(tl.int64) * chunk_rows + row) * DV, rows - row, Q_TILE, DV, DV_TILE
+        )  # fmt: skip
         higher = tl.maximum(peak, old_peak)
         origin = tl.where(higher == float("-inf"), 0.0, higher)  # a row that has seen no key yet
         kept, added = tl.exp(old_peak - origin), tl.exp(peak - origin)
@@ -57,7 +59,7 @@ def merge_kernel(
         total = old_total * kept + total * added
         peak = higher
     if LAST:
-        share = 1.0 / tl.where(total > 0, total, 1.0)  # a row without keys gives 0
+        share = 1.0 / tl.where(peak > float("-inf"), total, 1.0)  # a row without keys gives 0
         result = acc * share[:, None]
         store_tile(
             o, result.to(o.dtype.element_ty), 0, head % q_heads, sequence * q_len + q_first, row, rows, q_heads,
@@ -107,12 +109,17 @@ def _run(
         problem.mask.span(q_len, kv_len, kv_chunk, first, min(first + q_chunk, q_len) - 1) for first in range(0, q_len, q_chunk)
     ]
     chunk_rows, most = min(q_chunk, q_len), max(span.last - span.first for span in spans)
-    widest = min(kv_chunk, kv_len)
     if most == 0:
         out.zero_()
         return
     heads = count * problem.q_heads
-    s, p = (q.new_empty(heads * chunk_rows * widest) for _ in range(2))
+    # A run's widest block is its first, unless that is its last.
+    elements = max(
+        min(q_chunk, q_len - chunk * q_chunk) * min(kv_chunk, kv_len - span.first * kv_chunk)
+        for chunk, span in enumerate(spans)
+        if span.last > span.first
+    )
+    s, p = (q.new_empty(heads * elements) for _ in range(2))
     maxima, sums = (q.new_empty(heads * chunk_rows, dtype=torch.float32) for _ in range(2))
     carry = [maxima] * 3
     if most > 1:

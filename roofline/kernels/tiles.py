@@ -51,6 +51,19 @@ def load_tile(
 
 
 @triton.jit
+def load_fp32_rows(source, count, ROWS: tl.constexpr, WIDTH: tl.constexpr, WIDTH_TILE: tl.constexpr):
+    """Return the first ``count`` fp32 rows at ``source``, WIDTH apart, as [ROWS, WIDTH_TILE]; 0 beyond ``count`` and ``WIDTH``.
+
+    Read along one axis: Triton lays all loads of one shape out alike, so in two dimensions, beside loads of 16-bit elements, a
+    thread would get 32 consecutive bytes and ask for them in two halves: each sector twice, where L1 is bypassed.
+    """
+    index = tl.arange(0, ROWS * WIDTH_TILE)
+    row, column = index // WIDTH_TILE, index % WIDTH_TILE
+    value = tl.load(source + row * WIDTH + column, (row < count) & (column < WIDTH), 0.0, cache_modifier=".cg")
+    return value.reshape([ROWS, WIDTH_TILE])
+
+
+@triton.jit
 def store_tile(
     target, value, batch, head, start, row, length, heads,
     ROWS: tl.constexpr, WIDTH: tl.constexpr, WIDTH_TILE: tl.constexpr, HEAD_STRIDE: tl.constexpr, TMA: tl.constexpr,

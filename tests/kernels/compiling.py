@@ -27,6 +27,11 @@ from roofline.plan import Choices, Plan, choose
 from roofline.problem import GroupedKV, Lengths, Problem, ragged, uniform
 from roofline.profiles.profile import Profile
 
+LOAD_BITS = 128  # of one load instruction
+BLOCKED = re.compile(r"^(#\w+) = #ttg\.blocked<\{sizePerThread = \[([\d, ]+)\].*order = \[(\d+)", re.MULTILINE)
+PAST_L1 = re.compile(
+    r"= (?:tt\.load|ttg\.async_copy_global_to_local) .*cacheModifier = cg.*!tt\.ptr<[a-zA-Z]+(\d+)\w*>, (#\w+)>"
+)
 RESOURCES = re.compile(r"REG:(\d+) STACK:(\d+)")
 
 
@@ -48,6 +53,8 @@ RAGGED = ragged([(200, 256), (1, 7)])
 CASES = {
     "flash d64": Case("flash", grouped(64, CAUSAL)),
     "flash d128 full": Case("flash", grouped(128)),
+    "flash d128 cut tile": Case("flash", grouped(128, lengths=uniform(1, 250, 250))),
+    "flash d128 ragged": Case("flash", grouped(128, CAUSAL, lengths=RAGGED)),
     "flash d128 causal": Case("flash", grouped(128, CAUSAL)),
     "flash d128 window": Case("flash", grouped(128, WINDOW, "fp16")),
     "flash d256": Case("flash", grouped(256, CAUSAL)),
@@ -57,6 +64,7 @@ CASES = {
     "flash decode": Case("flash", grouped(128, lengths=uniform(1, 1, 256))),
     "naive d128 window": Case("naive", grouped(128, WINDOW)),
     "naive six passes ragged": Case("naive", grouped(128, CAUSAL, lengths=RAGGED), Choices(passes=6)),
+    "chunked d64": Case("chunked", grouped(64), Choices(chunk=(256, 128))),
     "chunked d128": Case("chunked", grouped(128), Choices(chunk=(256, 128))),
 }
 
@@ -114,8 +122,17 @@ def resources(kernel: Any) -> dict[str, Any]:
         "shared_bytes": kernel.metadata.shared,
         "wgmma": "wgmma.mma_async" in ptx,
         "tcgen05": "tcgen05.mma" in ptx,
+        "split_sectors": split_sectors(kernel.asm["ttgir"]),
         "tma": "cp.async.bulk.tensor" in ptx,
     }
+
+
+def split_sectors(ttgir: str) -> list[str]:
+    """Return the loads past L1 in which a thread takes more than 16 consecutive bytes, and so asks for each sector twice."""
+    widths = {name: int(sizes.split(", ")[int(order)]) for name, sizes, order in BLOCKED.findall(ttgir)}
+    return [
+        f"{bits} bits x {widths[name]}" for bits, name in PAST_L1.findall(ttgir) if int(bits) * widths.get(name, 1) > LOAD_BITS
+    ]
 
 
 def main(capability: int, names: list[str]) -> None:

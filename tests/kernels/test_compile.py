@@ -29,6 +29,7 @@ def test_resources(capability: int) -> None:
     assert rows
     assert [row for row in rows if row["spilled_bytes"]] == []
     assert [row for row in rows if row["shared_bytes"] > SHARED_BYTES[capability]] == []
+    assert [row for row in rows if row["split_sectors"]] == []
     if matrix := MATRIX[capability]:
         prefill = [row for row in rows if row["kernel"] in PREFILL_KERNELS and row["case"] not in WITHOUT_MATRIX]
         assert prefill

@@ -27,6 +27,7 @@ def test_kernels_fit(capability: int, tmp_path: Path) -> None:
         assert report["spilled_bytes"] == 0, report
         assert report["shared_bytes"] <= SHARED_BYTES[capability], report
         assert not report["repeated"], report
+        assert not report["split_sectors"], report
     if capability == 90:
         wgmma = {report["case"] for report in reports if report["wgmma"]}
         assert wgmma >= WGMMA_CASES

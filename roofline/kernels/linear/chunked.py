@@ -21,6 +21,7 @@ from roofline.cost import ceil_div
 from roofline.kernels import packed
 from roofline.kernels.protocol import Inputs
 from roofline.kernels.support import PRECISION as PRECISIONS
+from roofline.kernels.tiles import load_fp32_rows
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Problem
 
@@ -153,7 +154,8 @@ def states(
     inside = (dims < D)[:, None] & (v_dims < DV)[None, :]
     total = tl.zeros([D_TILE, DV_TILE], tl.float32)
     if state is not None:
-        total = tl.load(state + tl.program_id(0).to(tl.int64) * (D * DV) + places, mask=inside, other=0.0, cache_modifier=".cg")
+        past = state + tl.program_id(0).to(tl.int64) * (D * DV)
+        total = load_fp32_rows(past, D, D_TILE, DV, DV_TILE)
     k += (kv_start * KV_HEADS + kv_head) * D
     v += (kv_start * KV_HEADS + kv_head) * DV
     target = stored_states + (first_state * KV_HEADS + kv_head) * (D * DV)
@@ -187,17 +189,15 @@ def output(
     q_start, q_len, kv_start, tokens, first_chunk, first_state, chunk = _locate(
         slot, slot // q_chunks, slot % q_chunks, entries, q_len, tokens, first_chunk, stored, FIELDS, EQUAL
     )
-    dims = tl.arange(0, D_TILE)
     v_dims = tl.arange(0, DV_TILE)
     lanes = tl.arange(0, CHUNK)
     place = first_state
-    has_state = (dims < D)[:, None] & (v_dims < DV)[None, :]
+    state_rows = D
     if CAUSAL:
         place += chunk - first_chunk
-        has_state = has_state & (chunk >= first_chunk) & (tokens > 0)
+        state_rows *= ((chunk >= first_chunk) & (tokens > 0)).to(tl.int32)
     source = stored_states + (place * KV_HEADS + kv_head) * (D * DV)
-    state = tl.load(source + dims[:, None] * DV + v_dims[None, :], mask=has_state, other=0.0, cache_modifier=".cg")
-    state = state.to(q.dtype.element_ty)
+    state = load_fp32_rows(source, state_rows, D_TILE, DV, DV_TILE).to(q.dtype.element_ty)
     if CAUSAL:
         first_token = chunk * CHUNK - (q_len - tokens)
         k += (kv_start * KV_HEADS + kv_head) * D
