@@ -174,10 +174,12 @@ def absorbed(
     out_rows = q_start * HEADS + rows
     q_rows = q + out_rows[:, None] * WIDTH
     q_mask = inside_rows[:, None] & (dims < LATENT)[None, :]
-    q_latent = tl.load(q_rows + dims[None, :], mask=q_mask, other=0.0, cache_modifier=".cg")
+    # Beside 8-bit latents in a tile of the same shape a thread gets 32 bytes of Q and asks for them in halves: L1 joins them.
+    CACHE: tl.constexpr = ".cg" if SCALES == 0 else ""
+    q_latent = tl.load(q_rows + dims[None, :], mask=q_mask, other=0.0, cache_modifier=CACHE)
     if ROPE > 0:
         rope_mask = inside_rows[:, None] & (rope_dims < ROPE)[None, :]
-        q_rope = tl.load(q_rows + LATENT + rope_dims[None, :], mask=rope_mask, other=0.0, cache_modifier=".cg")
+        q_rope = tl.load(q_rows + LATENT + rope_dims[None, :], mask=rope_mask, other=0.0, cache_modifier=CACHE)
     row_scale = softmax_scale
     rope_scale = softmax_scale
     if SCALES == 1:
