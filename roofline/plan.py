@@ -5,7 +5,7 @@ result of tuning on that architecture, the ``default`` rows serve every other de
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from roofline.errors import InputError
@@ -131,6 +131,12 @@ PREFILL_TILES: dict[str, dict[int, Tile]] = {
         2**30: Tile(64, 32, 8, 1, 1),
     },
 }
+# Flash attention over 16-bit elements, where equal sequences leave registers for more than the table above: "whole" without a
+# mask and without a cut kv tile, "uniform" else.
+FLASH_TILES: dict[str, dict[str, dict[int, Tile]]] = {
+    "whole": {"hopper": {128: Tile(128, 64, 4, 2, 2)}},
+    "uniform": {"ampere": {128: Tile(128, 32, 8, 2, 1)}},
+}
 # Elements of four bytes fill shared memory sooner.
 TF32_PREFILL_TILES: dict[str, dict[int, Tile]] = {
     "default": {
@@ -178,6 +184,16 @@ DECODE_TILES: dict[str, dict[int, Tile]] = {
     },
     "hopper": {
         128: Tile(64, 64, 4, 3, 2),
+        2**30: Tile(64, 64, 8, 2, 2),
+    },
+}
+# Caches of 8-bit elements: half the bytes a key, so twice the keys for as many bytes in flight. They are widened in registers,
+# which suffice for the fewest rows and no page table.
+QUANTISED_DECODE_TILES: dict[str, dict[int, Tile]] = {
+    "default": DECODE_TILES["default"],
+    "small": DECODE_TILES["small"],
+    "hopper": {
+        128: Tile(64, 128, 4, 3, 2),
         2**30: Tile(64, 64, 8, 2, 2),
     },
 }
@@ -242,7 +258,21 @@ def _chunked(implementation: str, problem: Problem, profile: Profile, choices: C
 
 
 def _flash(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
-    return _flash_like(implementation, problem, profile, choices, _widths(problem), None)
+    plan = _flash_like(implementation, problem, profile, choices, _widths(problem), None)
+    tile = None if choices.tile or choices.is_decode(problem) else _flash_tile(problem, profile)
+    return plan if tile is None else replace(plan, **tile._asdict())
+
+
+def _flash_tile(problem: Problem, profile: Profile) -> Tile | None:
+    """The tile of equal sequences where it differs from that of all others."""
+    if len(problem.lengths) > 1 or problem.dtype.bits != 16:
+        return None
+    architecture = ARCHITECTURES.get(profile.compute_capability, "default")
+    width = next(most for most in PREFILL_TILES["default"] if max(_widths(problem)) <= most)
+    whole = FLASH_TILES["whole"].get(architecture, {}).get(width)
+    if whole is not None and problem.mask.is_full and problem.lengths[0].kv_len % whole.kv_tile == 0:
+        return whole
+    return FLASH_TILES["uniform"].get(architecture, {}).get(width)
 
 
 def _flash_like(
@@ -265,9 +295,21 @@ def _flash_like(
 
 
 def _split_kv(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
-    # The table is for 16-bit elements: wider ones need the registers and shared memory of a wider head.
+    rows = max(lengths.q_len for lengths in problem.lengths) * problem.group
+    is_quantised = problem.kv_dtype.bits == 8 and rows <= MMA_ROWS
+    return _decode(implementation, problem, profile, choices, QUANTISED_DECODE_TILES if is_quantised else DECODE_TILES)
+
+
+def _paged(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
+    return _decode(implementation, problem, profile, choices, DECODE_TILES)
+
+
+def _decode(
+    implementation: str, problem: Problem, profile: Profile, choices: Choices, tables: dict[str, dict[int, Tile]]
+) -> Plan:
+    # The tables are for 16-bit products: wider ones need the registers and shared memory of a wider head.
     width = max(_widths(problem)) * max(problem.dtype.bits, 16) // 16
-    tile = _tile(DECODE_TILES, problem, profile, choices, width)
+    tile = _tile(tables, problem, profile, choices, width)
     return _packed(implementation, problem, profile, choices, tile, _widths(problem), None)
 
 
@@ -376,7 +418,7 @@ _RULES: dict[str, Callable[[str, Problem, Profile, Choices], Plan]] = {
     "chunked": _chunked,
     "flash": _flash,
     "split-kv": _split_kv,
-    "paged": _split_kv,
+    "paged": _paged,
     "mla": _mla,
     "linear": _linear,
 }

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from roofline.dtypes import DTYPES
 from roofline.errors import InputError
 from roofline.masks import Mask
 from roofline.plan import Choices, Plan, choose, next_power_of_two, padded_width
@@ -46,6 +47,22 @@ def test_prefill_tiles_are_128_by_128_up_to_d_128_where_nothing_was_tuned() -> N
 
 def test_a_tuned_tile_on_hopper_has_128_rows() -> None:
     assert {choose("flash", "test", prefill(d), H100).q_tile for d in (64, 128)} == {128}
+
+
+def test_equal_sequences_without_a_cut_tile_have_tiles_of_their_own() -> None:
+    whole, cut = prefill(), replace(prefill(), lengths=uniform(1, 4000, 4000))
+    ragged = replace(prefill(), lengths=(Lengths(4096, 4096, 1), Lengths(64, 64, 1)))
+    causal = replace(prefill(), mask=Mask(True))
+    assert [choose("flash", "test", problem, H100).warps for problem in (whole, cut, causal, ragged)] == [4, 8, 8, 8]
+    a100 = load("a100-sxm4-80gb")
+    assert [choose("flash", "test", problem, a100).q_tile for problem in (whole, cut, causal, ragged)] == [128, 128, 128, 64]
+
+
+def test_eight_bit_caches_take_twice_the_keys_at_once() -> None:
+    eight_bits = replace(decode(), kv_dtype=DTYPES["fp8"])
+    many_rows = replace(eight_bits, q_heads=256)
+    assert [choose("split-kv", "test", problem, H100).kv_tile for problem in (decode(), eight_bits, many_rows)] == [64, 128, 64]
+    assert choose("paged", "test", eight_bits, H100).kv_tile == 64
 
 
 @pytest.mark.parametrize("variant", ["naive", "chunked", "flash", "split-kv", "paged", "linear"])
