@@ -22,14 +22,22 @@ from roofline.plan import Plan, choose
 from roofline.profiles import gpus, load, profile_of
 
 COUNTERS = {
-    "tensor_flops": "sm__ops_path_tensor_src_{dtype}_dst_fp32.sum",
+    "tensor_flops": "sm__ops_path_tensor_src_{path}.sum",
     "sm_read_bytes": "l1tex__m_xbar2l1tex_read_bytes.sum",
     "sm_write_bytes": "l1tex__m_l1tex2xbar_write_bytes.sum",
     "hbm_read_bytes": "dram__bytes_read.sum",
     "hbm_write_bytes": "dram__bytes_write.sum",
     "time_s": "gpu__time_duration.sum",
+    # By thread, for the kernels on the vector units: a fused one is two FLOPs.
+    "ffma": "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum",
+    "fadd": "smsp__sass_thread_inst_executed_op_fadd_pred_on.sum",
+    "fmul": "smsp__sass_thread_inst_executed_op_fmul_pred_on.sum",
 }
-DTYPES = ("bf16", "fp16", "fp8", "int8")
+# Every path that some version of ncu names; the ones that are unknown here are not asked for.
+PATHS = (
+    "bf16_dst_fp32", "fp16_dst_fp32", "fp16_dst_fp16", "fp16", "tf32_dst_fp32", "fp8_dst_fp32", "fp8_dst_fp16", "fp8_e4m3",
+    "e4m3_dst_fp32", "int8_dst_int32", "int8",
+)  # fmt: skip
 SEPARATOR = "do_nothing"
 
 # Three shapes a kernel and more for those that many depend on; `odd`: nothing divides anything.
@@ -69,6 +77,8 @@ CASES: tuple[dict[str, Any], ...] = (
     {"variants": "split-kv", "decode": True, "kv_len": 8192, "d": 128, "heads": 16, "kv_heads": 4, "kv_dtype": "fp8"},
     {"variants": "split-kv", "decode": True, "kv_len": 8192, "d": 128, "heads": 16, "kv_heads": 4, "kv_dtype": "int8"},
     {"variants": "paged", "decode": True, "kv_len": 4096, "d": 128, "heads": 32, "kv_heads": 8, "batch": 4, "kv_dtype": "fp8"},
+    {"variants": "flash", "n": 2048, "d": 96, "heads": 4, "kv_heads": 4, "causal": True},
+    {"variants": "flash", "n": 1024, "d": 64, "heads": 2, "kv_heads": 2, "dtype": "fp32"},
 )  # fmt: skip
 ODD: tuple[dict[str, Any], ...] = (
     {"variants": "naive", "n": 333, "d": 72, "heads": 3, "kv_heads": 1, "causal": True},
@@ -139,9 +149,22 @@ def work(cases: tuple[dict[str, Any], ...]) -> None:
         torch.cuda.profiler.stop()
 
 
+def known_metrics() -> set[str]:
+    """Return the metrics that ncu has for this GPU, without their suffixes; print those of the tensor cores."""
+    listed = subprocess.run(["ncu", "--query-metrics"], stdout=subprocess.PIPE, text=True, check=False).stdout.splitlines()
+    print(*(line for line in listed if "ops_path_tensor" in line), sep="\n")
+    return {line.split()[0] for line in listed if "__" in line}
+
+
+def metrics_of(name: str) -> list[str]:
+    """Return the metrics that a counter is the sum of."""
+    return [COUNTERS[name].format(path=path) for path in (PATHS if "{path}" in COUNTERS[name] else ("",))]
+
+
 def profile(cases_name: str) -> str:
     """Return ncu's CSV of the worker: one row per kernel and metric column."""
-    metrics = [name.format(dtype=dtype) for name in COUNTERS.values() for dtype in (DTYPES if "{" in name else ("",))]
+    known = known_metrics()
+    metrics = [metric for name in COUNTERS for metric in metrics_of(name) if not known or metric.split(".")[0] in known]
     command = ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--replay-mode", "kernel", "--csv"]
     command += ["--page", "raw", "--print-units", "base", "--metrics", ",".join(dict.fromkeys(metrics))]
     done = subprocess.run(
@@ -163,10 +186,10 @@ def kernels_by_case(text: str) -> list[list[dict[str, Any]]]:
             cases.append([])
             continue
         counters: dict[str, Any] = {"kernel": row["Kernel Name"]}
-        for name, metric in COUNTERS.items():
-            values = [row.get(metric.format(dtype=dtype)) or "0" for dtype in (DTYPES if "{" in metric else ("",))]
-            total = sum(float(value.replace(",", "")) for value in values)
-            counters[name] = total * 1e-9 if name == "time_s" else int(total)
+        for name in COUNTERS:
+            values = [row.get(metric) or "0" for metric in metrics_of(name)]
+            numbers = [float(value.replace(",", "")) if value[:1].isdigit() else 0.0 for value in values]  # n/a where unknown
+            counters[name] = sum(numbers) * 1e-9 if name == "time_s" else int(sum(numbers))
         cases[-1].append(counters)
     return cases[:-1]
 
@@ -187,11 +210,13 @@ def main() -> None:
             stream.write(json.dumps({"request": options, "plan": asdict(plan), "kernels": kernels}) + "\n")
             cost = VARIANTS[found.variant](found.problem, plan)
             flops = sum(kernel["tensor_flops"] for kernel in kernels)
+            vector = sum(2 * kernel["ffma"] + kernel["fadd"] + kernel["fmul"] for kernel in kernels)
             read = sum(kernel["sm_read_bytes"] for kernel in kernels)
             predicted = sum(traffic.sm_read_bytes for launch in cost.launches for traffic in launch.traffic)
             print(
                 f"{found.name:<18}{len(kernels):>3} flops {flops - cost.flops_executed:>+14} of {cost.flops_executed:>14}"
                 f"  read {read - predicted:>+12} of {predicted:>12} {100 * (read / predicted - 1):+.3f} %"
+                f"  vector {vector / max(cost.flops_executed, 1):.3f}"
             )
 
 

@@ -48,3 +48,20 @@ def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponen
             Traffic("O", "output", 0, q_rows * o_row, 0, q_rows * sectors(o_row)),
         ),
     )
+
+
+def box_overhang_bytes(problem: Problem, plan: Plan, kv: GroupedKV) -> int:
+    """Bytes of TMA boxes beyond the tensors, which the counter of the SMs' reads has on top of ``attention``.
+
+    TMA fills what lies past the end of a sequence or of a row with zeros. They are not fetched, but the counter adds up whole
+    boxes: ``q_tile`` or ``kv_tile`` rows of the padded head size.
+    """
+    boxes = inside = 0
+    for q_len, kv_len, count in problem.lengths:
+        counted = problem.mask.tile_count(q_len, kv_len, plan.q_tile, plan.kv_tile)
+        q_rows, kv_rows = counted.q_tiles * plan.q_tile, counted.tiles * plan.kv_tile
+        boxes += count * problem.row_bytes(q_rows * plan.head_dim_tile)
+        boxes += count * problem.row_bytes(kv_rows * (plan.head_dim_tile + plan.v_head_dim_tile))
+        inside += count * (q_len * problem.row_bytes(kv.head_dim))
+        inside += count * counted.kv_rows * problem.row_bytes(kv.head_dim + kv.v_head_dim)
+    return (boxes - inside) * problem.q_heads
