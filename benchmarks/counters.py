@@ -18,18 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from roofline.configurations import Configuration, Request, configurations
+from roofline.measure.counters import TENSOR_OPS
 from roofline.plan import Plan, choose
 from roofline.profiles import gpus, load, profile_of
 
-COUNTERS = {
-    "tensor_flops": "sm__ops_path_tensor_src_{dtype}_dst_fp32.sum",
-    "sm_read_bytes": "l1tex__m_xbar2l1tex_read_bytes.sum",
-    "sm_write_bytes": "l1tex__m_l1tex2xbar_write_bytes.sum",
-    "hbm_read_bytes": "dram__bytes_read.sum",
-    "hbm_write_bytes": "dram__bytes_write.sum",
-    "time_s": "gpu__time_duration.sum",
+COUNTERS: dict[str, tuple[str, ...]] = {
+    "tensor_flops": tuple(TENSOR_OPS.values()),
+    "sm_read_bytes": ("l1tex__m_xbar2l1tex_read_bytes.sum",),
+    "sm_write_bytes": ("l1tex__m_l1tex2xbar_write_bytes.sum",),
+    "hbm_read_bytes": ("dram__bytes_read.sum",),
+    "hbm_write_bytes": ("dram__bytes_write.sum",),
+    "time_s": ("gpu__time_duration.sum",),
 }
-DTYPES = ("bf16", "fp16", "fp8", "int8")
 SEPARATOR = "do_nothing"
 
 # Three shapes a kernel and more for those that many depend on; `odd`: nothing divides anything.
@@ -141,9 +141,9 @@ def work(cases: tuple[dict[str, Any], ...]) -> None:
 
 def profile(cases_name: str) -> str:
     """Return ncu's CSV of the worker: one row per kernel and metric column."""
-    metrics = [name.format(dtype=dtype) for name in COUNTERS.values() for dtype in (DTYPES if "{" in name else ("",))]
+    metrics = [name for names in COUNTERS.values() for name in names]
     command = ["ncu", "--clock-control", "none", "--profile-from-start", "off", "--replay-mode", "kernel", "--csv"]
-    command += ["--page", "raw", "--print-units", "base", "--metrics", ",".join(dict.fromkeys(metrics))]
+    command += ["--page", "raw", "--print-units", "base", "--metrics", ",".join(metrics)]
     done = subprocess.run(
         [*command, sys.executable, __file__, "--worker", cases_name], stdout=subprocess.PIPE, text=True, check=False
     )
@@ -163,9 +163,8 @@ def kernels_by_case(text: str) -> list[list[dict[str, Any]]]:
             cases.append([])
             continue
         counters: dict[str, Any] = {"kernel": row["Kernel Name"]}
-        for name, metric in COUNTERS.items():
-            values = [row.get(metric.format(dtype=dtype)) or "0" for dtype in (DTYPES if "{" in metric else ("",))]
-            total = sum(float(value.replace(",", "")) for value in values)
+        for name, metrics in COUNTERS.items():
+            total = sum(float((row.get(metric) or "0").replace(",", "")) for metric in metrics)
             counters[name] = total * 1e-9 if name == "time_s" else int(total)
         cases[-1].append(counters)
     return cases[:-1]

@@ -16,6 +16,7 @@ from roofline.measure.calibrate import Calibration, calibrate
 from roofline.measure.doctor import doctor
 from roofline.measure.options import Options, Progress
 from roofline.measure.session import measure
+from roofline.measure.verdicts import tensor_flops
 from roofline.records import Record, read
 
 FAULTS = ("fault/illegal-address", "fault/endless", "fault/wrong", "fault/out-of-memory")
@@ -99,8 +100,15 @@ def line(record: Record) -> str:
     if record.counters is not None and predicted.hbm_bytes:
         read_, written = record.counters.hbm_read_bytes or 0, record.counters.hbm_write_bytes or 0
         text += f", counted {(read_ + written) / predicted.hbm_bytes:.3f} of the predicted bytes"
-        text += f", FLOPs {(record.counters.tensor_flops or 0) / predicted.flops_executed:.6f}"
+        text += f", tensor FLOPs {_counted_flops(record.counters.tensor_flops, record)}"
     return "  ".join([text, measured.backend_confirmed or "", *record.notes])
+
+
+def _counted_flops(counted: float | None, record: Record) -> str:
+    if counted is None or record.prediction is None:
+        return "not counted"
+    predicted = tensor_flops(record.prediction.flops_executed, (record.plan or {}).get("form"))
+    return "as predicted" if counted == predicted else f"{counted:.0f}, predicted {predicted}"
 
 
 if __name__ == "__main__":

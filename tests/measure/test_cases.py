@@ -103,6 +103,8 @@ def test_counted_flops_that_differ_are_said() -> None:
     counted = {"tensor_flops": float(DECODE.prediction["flops_executed"])}
     assert told(1e-3, counted=counted) == ""
     assert "tensor FLOPs, predicted" in told(1e-3, counted={"tensor_flops": 1.0})
+    recurrent = only_case(Request(n=2048, phase="decode", variants=("linear/recurrent",)))
+    assert told(1e-3, recurrent, counted={"tensor_flops": 0.0}) == ""  # it runs on the vector units
 
 
 def test_bandwidth_says_which_bytes_it_is_of() -> None:
