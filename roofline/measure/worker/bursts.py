@@ -17,7 +17,7 @@ from roofline.kernels.probes import Probe
 from roofline.measure.clocks import ClockSource, summarise
 from roofline.measure.worker.lane import POWER_LAG_S, CudaLane, timer_event
 
-REST_S = 0.8
+REST_S = 0.75
 BURST_S = 30e-3
 BURSTS = 2  # of each way, in turn
 LEAST_SAMPLES = 3  # in a burst
