@@ -35,8 +35,7 @@ COUNTERS = {
 }
 # Every path that some version of ncu names; the ones that are unknown here are not asked for.
 PATHS = (
-    "bf16_dst_fp32", "fp16_dst_fp32", "fp16_dst_fp16", "fp16", "tf32_dst_fp32", "fp8_dst_fp32", "fp8_dst_fp16", "fp8_e4m3",
-    "e4m3_dst_fp32", "int8_dst_int32", "int8",
+    "bf16_dst_fp32", "fp16", "tf32_dst_fp32", "fp8", "int8",
 )  # fmt: skip
 SEPARATOR = "do_nothing"
 
@@ -74,8 +73,8 @@ CASES: tuple[dict[str, Any], ...] = (
     {"variants": "linear/recurrent", "decode": True, "kv_len": 4096, "d": 128, "heads": 32, "kv_heads": 8, "batch": 8},
     {"variants": "linear/recurrent", "decode": True, "kv_len": 4096, "d": 64, "heads": 16, "kv_heads": 16, "batch": 32},
     {"variants": "linear/recurrent", "q_len": 4, "kv_len": 4096, "d": 128, "heads": 16, "kv_heads": 16, "batch": 4},
-    {"variants": "split-kv", "decode": True, "kv_len": 8192, "d": 128, "heads": 16, "kv_heads": 4, "kv_dtype": "fp8"},
-    {"variants": "split-kv", "decode": True, "kv_len": 8192, "d": 128, "heads": 16, "kv_heads": 4, "kv_dtype": "int8"},
+    {"variants": "split-kv", "decode": True, "kv_len": 8192, "d": 128, "kv_heads": 8, "batch": 4, "kv_dtype": "fp8"},
+    {"variants": "split-kv", "decode": True, "kv_len": 8192, "d": 128, "kv_heads": 8, "batch": 4, "kv_dtype": "int8"},
     {"variants": "paged", "decode": True, "kv_len": 4096, "d": 128, "heads": 32, "kv_heads": 8, "batch": 4, "kv_dtype": "fp8"},
     {"variants": "flash", "n": 2048, "d": 96, "heads": 4, "kv_heads": 4, "causal": True},
     {"variants": "flash", "n": 1024, "d": 64, "heads": 2, "kv_heads": 2, "dtype": "fp32"},

@@ -1,9 +1,9 @@
 """Two runs against each other, point by point: better, worse, or the samples cannot tell.
 
-A change counts when it is large enough to matter, the rank test of Mann and Whitney (Ann. Math. Statist. 18, 1947, p. 50;
-normal approximation with tie correction) finds the samples different, and each median lies outside the other run's p10 to p90.
-The last rule is needed because the samples of one run share its temperature and clock: they are not independent, and a rank
-test alone calls every drift of half a percent significant.
+A change counts when both were timed in the same way, it is large enough to matter, the rank test of Mann and Whitney (Ann.
+Math. Statist. 18, 1947, p. 50; normal approximation with tie correction) finds the samples different, and each median lies
+outside the other run's p10 to p90. The last rule is needed because the samples of one run share its temperature and clock:
+they are not independent, and a rank test alone calls every drift of half a percent significant.
 """
 
 import json
@@ -119,7 +119,9 @@ def _change(before: Record, after: Record, min_effect: float) -> Change:
     a, b = old.time_s, new.time_s
     change = b.median / a.median - 1
     verdict, reason = "cannot tell", ""
-    if min(len(a.samples), len(b.samples)) < MIN_SAMPLES:
+    if (old.method, old.l2) != (new.method, new.l2):
+        reason = f"timed as {old.method}, {old.l2} L2 -> {new.method}, {new.l2} L2"
+    elif min(len(a.samples), len(b.samples)) < MIN_SAMPLES:
         reason = f"fewer than {MIN_SAMPLES} samples"
     elif abs(change) < min_effect:
         reason = f"less than {min_effect:.0%} apart"
@@ -146,8 +148,6 @@ def _causes(before: Record, after: Record) -> list[str]:
         causes.append(f"{old.implementation} -> {new.implementation}")
     if before.plan != after.plan:
         causes.append("another plan")
-    if (old.method, old.l2) != (new.method, new.l2):
-        causes.append(f"timed as {old.method}, {old.l2} L2 -> {new.method}, {new.l2} L2")
     return causes
 
 

@@ -25,6 +25,8 @@ def timed(median: float, spread: float = 0.004, count: int = 21, **fields: objec
         (timed(1.01e-3), "cannot tell", "less than 2% apart"),
         (timed(1.05e-3, spread=0.2), "cannot tell", "spreads"),
         (timed(1.50e-3, count=4), "cannot tell", "fewer than 5"),
+        (timed(1.50e-3, method="events"), "cannot tell", "timed as graph, cold L2 -> events, cold L2"),
+        (timed(0.50e-3, l2="warm"), "cannot tell", "timed as graph, cold L2 -> graph, warm L2"),
         (timed(1.05e-3, clock_hz=1.8e9), "worse", "SM clock 1980 -> 1800 MHz"),
         (timed(1.05e-3, throttle_reasons=["power cap"]), "worse", "throttled by nothing -> power cap"),
         (record(status="wrong", measurement=None, reason="relative error 1"), "worse", "ok in A, wrong in B: relative error 1"),

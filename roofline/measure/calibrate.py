@@ -1,7 +1,8 @@
 """``calibrate``: this GPU's own ceilings, each measured by a probe in the worker and kept with its spread, clock and power.
 
 A ceiling is the rate that the fastest tenth of the samples reach, for the fastest way of doing it: a kernel drawn above the
-roof would show a bug of the calibration. Matrix products also have a sustained rate, after a second at the power limit.
+roof would show a bug of the calibration. Matrix products run into the power limit: their ceiling is the median of the best
+short burst from rest, and they also have a sustained rate, after a second of load.
 """
 
 import json
@@ -48,7 +49,7 @@ PROBES: tuple[Probe, ...] = (
     Probe("L2 read", "l2_read", {}, "B/s", "l2_bytes_per_s"),
     Probe("read by one CTA", "read_ctas", {"ctas": 1}, "B/s", "cta_read_bytes_per_s"),
     *(Probe(f"read by {ctas} CTAs", "read_ctas", {"ctas": ctas}, "B/s") for ctas in FEW_CTAS[1:]),
-    *(Probe(f"read of {size // MB} MB", "read", {"bytes": size, "rotate": True}, "B/s") for size in READ_SIZES),
+    *(Probe(f"read of {size // MB} MB", "read_cold", {"bytes": size}, "B/s") for size in READ_SIZES),
     Probe("launch in a graph", "launch", {}, "s", "launch_s"),
     Probe("exponentials", "exp", {}, "exp/s", "exp_per_s"),
     *(
@@ -139,10 +140,10 @@ def evaluate(probe: Probe, answer: Mapping[str, Any]) -> Probed:
     if answer.get("missing"):
         return replace(blank, missing=str(answer["missing"]))
     # The worker may have tried several ways; the one with the shortest good samples is what the device can do.
-    ways = answer["ways"]
-    way = max(ways, key=lambda way: way["work"] / percentile(sorted(way["samples"]), 1 - BEST))
+    ways, counting = answer["ways"], 0.5 if answer.get("by") == "median" else 1 - BEST
+    way = max(ways, key=lambda way: way["work"] / percentile(sorted(way["samples"]), counting))
     ordered = sorted(way["samples"])
-    fast, middle, slow = (percentile(ordered, fraction) for fraction in (1 - BEST, 0.5, BEST))
+    best, fast, middle, slow = (percentile(ordered, fraction) for fraction in (counting, 1 - BEST, 0.5, BEST))
     is_time = probe.unit == "s"
 
     work = float(way["work"])
@@ -152,7 +153,7 @@ def evaluate(probe: Probe, answer: Mapping[str, Any]) -> Probed:
 
     return replace(
         blank,
-        value=rate(fast),
+        value=rate(best),
         median=rate(middle),
         spread=(slow - fast) / middle,
         sustained=answer.get("sustained"),

@@ -8,6 +8,7 @@ from roofline import peers
 from roofline.analysis import Conventions, Result, analyze
 from roofline.configurations import Configuration
 from roofline.fields import plan_fields, prediction_fields, problem_fields
+from roofline.model import rates_of
 from roofline.problem import Problem
 from roofline.profiles.profile import Profile
 
@@ -60,10 +61,27 @@ def cases(
         fitting = [name for name in peers.of_variant(variant, configuration.phase) if name in wanted_peers]
         names = [f"roofline/{variant}", *fitting, *extra]
         result = analyze(configuration, profile)
-        measured = analyze(configuration, profile, Conventions(roof="measured")).prediction.time_s if profile.measured else None
-        prediction = {**prediction_fields(result), "time_measured_roof_s": measured}
         group = groups.setdefault(configuration.problem, [])
         # One that would stand beside several variants of a problem is measured once.
         there = {case.implementation for case in group if not case.is_ours}
-        group += [Case(configuration, name, result, prediction) for name in names if name not in there]
+        ours, theirs = ({**prediction_fields(result), "time_measured_roof_s": s} for s in _measured_roof_s(result, profile))
+        group += [
+            Case(configuration, name, result, ours if name.startswith("roofline/") else theirs)
+            for name in names
+            if name not in there
+        ]
     return list(groups.values())
+
+
+def _measured_roof_s(result: Result, profile: Profile) -> tuple[float | None, float | None]:
+    """Return the time at the measured ceilings of our plan, and of a peer, whose plan is not ours to tell.
+
+    The second is what the problem alone demands: its useful FLOPs, and each input and output byte once.
+    """
+    if not profile.measured:
+        return None, None
+    configuration, cost = result.configuration, result.cost
+    ours = analyze(configuration, profile, Conventions(roof="measured")).prediction.time_s
+    rates = rates_of(profile, configuration.problem.dtype, "measured")
+    compute_s = min(cost.flops, cost.flops_executed) / rates.matmul if rates.matmul else 0.0
+    return ours, max(compute_s, cost.hbm_bytes_min / rates.hbm if rates.hbm else 0.0)

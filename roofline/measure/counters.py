@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -32,14 +32,21 @@ SUMS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "l2_bytes": (("lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_write.sum"), SECTOR_BYTES),
     "sm_read_bytes": (("l1tex__m_xbar2l1tex_read_bytes.sum",), 1),
     "sm_write_bytes": (("l1tex__m_l1tex2xbar_write_bytes.sum",), 1),
-    "tensor_flops": (("sm__ops_path_tensor_src_bf16_dst_fp32.sum", "sm__ops_path_tensor_src_fp16_dst_fp32.sum"), 1),
     "xu_instructions": (("sm__inst_executed_pipe_xu.sum",), 1),
 }
+# dtype of the factors -> operations on the tensor cores, as sm_90 names them
+TENSOR_OPS: Mapping[str, str] = {
+    "bf16": "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
+    "fp16": "sm__ops_path_tensor_src_fp16.sum",
+    "tf32": "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
+    "fp8": "sm__ops_path_tensor_src_fp8.sum",
+    "int8": "sm__ops_path_tensor_src_int8.sum",
+}
+ALWAYS_COUNTED = ("bf16", "fp16")  # kernels widen narrower elements to one of these
 L2_HITS = "lts__t_sectors_srcunit_tex_lookup_hit.sum"
 L2_MISSES = "lts__t_sectors_srcunit_tex_lookup_miss.sum"
 DRAM_PEAK = ("dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second")
 SM_CLOCK = "sm__cycles_elapsed.avg.per_second"
-COUNTED_DTYPES = ("bf16", "fp16")  # whose tensor operations the metrics above count
 
 CASES_PER_RUN = 32  # a run that breaks loses the counters of its own cases only
 SECONDS_TO_START, SECONDS_PER_CASE = 180, 25  # all passes of one run
@@ -69,13 +76,16 @@ def find_ncu() -> str | None:
     return next((str(path) for path in sorted(places, reverse=True) if os.access(path, os.X_OK)), None)
 
 
-def metrics() -> tuple[str, ...]:
-    """Return every metric asked for, once."""
+def metrics(dtypes: Iterable[str] = tuple(TENSOR_OPS)) -> tuple[str, ...]:
+    """Return every metric asked for, once; tensor operations of ``dtypes`` only, because each more may cost a pass."""
     names = [name for sums, _ in SUMS.values() for name in sums]
-    return (*names, L2_HITS, L2_MISSES, *DRAM_PEAK, SM_CLOCK)
+    wanted = {*ALWAYS_COUNTED, *dtypes}
+    return (*names, *(name for dtype, name in TENSOR_OPS.items() if dtype in wanted), L2_HITS, L2_MISSES, *DRAM_PEAK, SM_CLOCK)
 
 
-def build_command(ncu: str, plan: Path, log: Path, python: str = sys.executable) -> list[str]:
+def build_command(
+    ncu: str, plan: Path, log: Path, dtypes: Iterable[str] = tuple(TENSOR_OPS), python: str = sys.executable
+) -> list[str]:
     """Return the command that counts the ranges of the replay ``plan`` and writes a CSV to ``log``."""
     return [
         ncu,
@@ -83,7 +93,7 @@ def build_command(ncu: str, plan: Path, log: Path, python: str = sys.executable)
         "--cache-control=none",
         "--clock-control=none",
         "--target-processes=application-only",
-        f"--metrics={','.join(metrics())}",
+        f"--metrics={','.join(metrics(dtypes))}",
         "--csv",
         "--page=raw",
         "--print-units=base",
@@ -99,6 +109,7 @@ def parse(text: str) -> list[dict[str, float]]:
     """Return the metrics of each range in ncu's CSV, in order; text around the table is skipped.
 
     Takes the raw page (one row a range, one column a metric, units in the second row) and the details page (one row a metric).
+    A metric that this chip does not know has no column: ncu goes on without it.
     Raises ``Refused`` when ncu says that counters are not to be had, ``RooflineError`` when there is no table.
     """
     for said, meaning in REFUSALS.items():
@@ -129,8 +140,9 @@ def per_call(values: Mapping[str, float], calls: int, dtype: str) -> dict[str, A
     for name, (sums, factor) in SUMS.items():
         known = all(metric in values for metric in sums)
         counted[name] = sum(values[metric] for metric in sums) * factor / calls if known else None
-    if dtype not in COUNTED_DTYPES:
-        counted["tensor_flops"] = None  # nothing of it would be in these metrics: unknown, not zero
+    # Without the operations of its own dtype the sum would be too low: unknown, not zero. Others may be missing.
+    operations = [values[metric] for metric in TENSOR_OPS.values() if metric in values]
+    counted["tensor_flops"] = sum(operations) / calls if TENSOR_OPS.get(dtype) in values else None
     lookups = values.get(L2_HITS, 0) + values.get(L2_MISSES, 0)
     counted["l2_hit_rate"] = values[L2_HITS] / lookups if lookups and L2_HITS in values else None
     peak = values.get(DRAM_PEAK[0], 0) * values.get(DRAM_PEAK[1], 0)
@@ -179,7 +191,8 @@ class Replay:
             plan, log, done = Path(folder, "plan.json"), Path(folder, "ncu.csv"), Path(folder, "done.jsonl")
             plan.write_text(json.dumps(self._plan([case for _, case in chunk], done)))
             limit = SECONDS_TO_START + SECONDS_PER_CASE * len(chunk)
-            said = _call(build_command(self.ncu, plan, log), worker_environment(self.gpu), limit)
+            dtypes = {case.configuration.problem.dtype.name for _, case in chunk}
+            said = _call(build_command(self.ncu, plan, log, dtypes), worker_environment(self.gpu), limit)
             table = log.read_text(errors="replace") if log.exists() else ""
             ranges = parse(f"{table}\n{said}")
             made = [json.loads(line) for line in done.read_text().splitlines()] if done.exists() else []

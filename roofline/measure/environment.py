@@ -110,7 +110,7 @@ def describe(gpu: Gpu, state: GpuState) -> dict[str, Any]:
         "gpu": asdict(gpu),
         "gpu_state": asdict(state),
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        "executable": sys.implementation.name,
+        "python_implementation": sys.implementation.name,
     }
 
 

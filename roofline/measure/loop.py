@@ -93,9 +93,12 @@ class Loop:
         self.supervisor.stop()  # its memory is wanted, and two processes on one GPU disturb each other
         self.listener(Progress(len(self.records), total, "reading hardware counters"))
         replay = counters.Replay(self.gpu, self.profile, self.options.seed)
+        ours = [(case, record) for case, record in self.timed if case.is_ours]
+        others = [(case, record) for case, record in self.timed if not case.is_ours and self.options.count_peers]
+        todo = [*ours, *others]
         try:
-            for index, counted in replay.count([case for case, _ in self.timed]):
-                case, record = self.timed[index]
+            for index, counted in replay.count([case for case, _ in todo]):
+                case, record = todo[index]
                 fields = record.model_dump()
                 self._save(Record.model_validate({**fields, **self._measured(case, fields["measurement"], counted)}), total)
         except counters.Refused as refusal:

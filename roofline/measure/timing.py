@@ -14,10 +14,11 @@ from roofline.measure.clocks import ClockSummary, Reading, summarise
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Seconds per call of some samples taken in a row, and the GPU while it took them."""
+    """Seconds per call of some samples taken in a row, and the GPU while it took them. ``calls``: of each sample."""
 
     samples: tuple[float, ...]
     reading: Reading
+    calls: int = 1
 
 
 class Lane(Protocol):
@@ -92,7 +93,7 @@ class _Tally:
     def add(self, batch: Batch) -> None:
         (self.spoilt if batch.reading.spoils else self.kept).extend(batch.samples)
         self.readings.append(batch.reading)
-        self.spent_s += sum(batch.samples)
+        self.spent_s += sum(batch.samples) * batch.calls
 
     def result(self) -> Timed:
         clocks = summarise(self.readings)

@@ -11,9 +11,7 @@ from roofline.variants import VARIANTS
 from tests.kernels.shapes import PROFILE
 
 pytestmark = [pytest.mark.gpu, pytest.mark.kernels]
-ROUNDING = 512  # of each tensor, by torch's allocator
 KV = GroupedKV(2, 128, 128)
-MOST_TENSORS = 8
 PREFILL, DECODE = uniform(2, 1000, 1000), uniform(3, 1, 5000)
 CASES = {
     "naive": ("naive", Problem(4, KV, PREFILL, CAUSAL), Choices()),
@@ -45,9 +43,10 @@ def test_a_launch_allocates_its_output_and_workspace(name: str, seed: int, devic
     output_bytes = out.numel() * out.element_size()
     del out
     torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
+    before = torch.cuda.memory_stats()["requested_bytes.all.current"]
     torch.cuda.reset_peak_memory_stats()
     kernel.launch(inputs, plan)
     torch.cuda.synchronize()
     expected = output_bytes + VARIANTS[variant](problem, plan).workspace_bytes
-    assert expected <= torch.cuda.max_memory_allocated() - before <= expected + MOST_TENSORS * ROUNDING
+    # What was asked for: the allocator rounds small tensors to 512 B and large ones to blocks of up to 2 MiB.
+    assert torch.cuda.memory_stats()["requested_bytes.all.peak"] - before == expected

@@ -23,7 +23,7 @@ def measured(name, seconds=SECONDS):
     return {
         "implementation": name,
         "time_s": {"median": ordered[10], "p10": ordered[2], "p90": ordered[18], "samples": samples},
-        "method": "events",
+        "method": "graph",
         "l2": "cold",
         "discarded": 0,
         "all_throttled": False,

@@ -67,6 +67,7 @@ def test_ceilings_are_kept_apart_from_the_data_sheet(gpu: Gpu) -> None:
     overlay = read(gpu.uuid)
     assert overlay is not None
     assert overlay.measured["hbm_bytes_per_s"].value == pytest.approx(4.6e12, rel=1e-3)
+    assert overlay.measured["cta_read_bytes_per_s"].value == pytest.approx(4.6e12, rel=1e-3)
     assert overlay.measured["launch_s"].value == pytest.approx(1.2e-6, rel=1e-2)
     assert done.profile.datasheet["hbm_bytes_per_s"].value == 4.8e12
     assert done.path.exists()

@@ -91,6 +91,34 @@ def test_a_warm_point_above_the_hbm_roof_is_served_by_l2() -> None:
     assert "faster than its prediction" in told(seconds * 0.9, case, calibrated)
 
 
+def test_a_peer_is_held_to_what_the_problem_alone_demands() -> None:
+    from dataclasses import replace
+
+    calibrated = replace(PROFILE, measured={"hbm_bytes_per_s": Ceiling(4.6e12, "measured", "calibrate")})
+    request = Request(kv_len=4096, q_len=8, variants=("split-kv",), phase="decode")
+    ours, peer = cases(configurations(request), calibrated, ("torch/flash",))[0]
+    least = peer.prediction["time_measured_roof_s"]
+    assert least == pytest.approx(peer.prediction["hbm_bytes_min"] / 4.6e12)
+    assert least <= ours.prediction["time_measured_roof_s"]
+    assert told(least, peer, calibrated) == ""
+    assert "faster than its prediction" in told(least * 0.98, peer, calibrated)
+    assert cases(configurations(request), PROFILE)[0][0].prediction["time_measured_roof_s"] is None
+
+
+def test_one_cta_reads_no_faster_than_was_measured() -> None:
+    from dataclasses import replace
+
+    rates = {"hbm_bytes_per_s": 4.6e12, "cta_read_bytes_per_s": 1.46e11}
+    calibrated = replace(PROFILE, measured={key: Ceiling(rate, "measured", "calibrate") for key, rate in rates.items()})
+    case = only_case(Request(n=2048, heads=1, kv_heads=1, variants=("flash",), phase="decode"), calibrated)
+    assert [launch["ctas"] for launch in case.prediction["launches"]] == [1]
+    assert case.prediction["time_measured_roof_s"] == pytest.approx(case.prediction["hbm_bytes"] / 1.46e11)
+
+
+def test_a_point_that_could_not_be_captured_says_so() -> None:
+    assert "cannot be captured in a graph" in told(1e-3, method="events")
+
+
 def test_more_flops_than_the_clock_allows_is_an_error_in_the_count() -> None:
     prefill = only_case(Request(n=4096, phase="prefill", variants=("flash",)))
     peak = 132 * 4096 * 1.755e9
@@ -103,6 +131,8 @@ def test_counted_flops_that_differ_are_said() -> None:
     counted = {"tensor_flops": float(DECODE.prediction["flops_executed"])}
     assert told(1e-3, counted=counted) == ""
     assert "tensor FLOPs, predicted" in told(1e-3, counted={"tensor_flops": 1.0})
+    recurrent = only_case(Request(n=2048, phase="decode", variants=("linear/recurrent",)))
+    assert told(1e-3, recurrent, counted={"tensor_flops": 0.0}) == ""  # it runs on the vector units
 
 
 def test_bandwidth_says_which_bytes_it_is_of() -> None:

@@ -50,6 +50,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Any:
         "CUDAGraph": lambda: None,
         "Stream": lambda: SimpleNamespace(wait_stream=lambda other: None),
         "current_stream": lambda: None,
+        "set_stream": lambda stream: None,
         "stream": refuse,
     }
     for name, stand_in in stand_ins.items():

@@ -132,6 +132,22 @@ def test_refused_counters_leave_the_run_whole(gpu: Gpu, monkeypatch: pytest.Monk
     assert len(read(Path("other.jsonl")).records) == 5
 
 
+@pytest.mark.parametrize("count_peers", [True, False])
+def test_our_kernels_are_counted_first(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, count_peers: bool) -> None:
+    asked: list[bool] = []
+
+    def count(self: counters.Replay, cases: list) -> object:
+        asked.extend(case.is_ours for case in cases)
+        yield len(cases) - 1, {"mode": "steady", "calls": 8, "hbm_read_bytes": 3e9}
+
+    monkeypatch.setattr(counters.Replay, "count", count)
+    options = replace(OPTIONS, counters="auto", implementations=("peer/1",), count_peers=count_peers)
+    (counted,) = (record for record in measure(options).records if record.counters is not None)
+    assert asked == sorted(asked, reverse=True)
+    assert (False in asked) == count_peers
+    assert counted.implementation == ("peer/1" if count_peers else "roofline/flash")
+
+
 def test_counted_points_replace_timed_ones(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     def count(self: counters.Replay, cases: list) -> object:
         yield 1, {"mode": "steady", "calls": 8, "hbm_read_bytes": 3e9, "hbm_write_bytes": 1e9, "tensor_flops": 5.0}

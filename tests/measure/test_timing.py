@@ -46,6 +46,15 @@ def test_time_is_a_limit_too() -> None:
     assert len(timed.samples) == 6  # 5 at least, however slow
 
 
+def test_the_time_of_a_graph_is_that_of_all_its_calls() -> None:
+    class Graph:
+        def batch(self) -> Batch:
+            return Batch((1e-3, 1e-3), FINE, 250)
+
+    (timed,) = interleave([Graph()], RULE)
+    assert len(timed.samples) == 6  # a quarter of a second each: no more than the 5 at least
+
+
 def test_samples_under_heat_are_discarded_and_counted() -> None:
     (timed,) = interleave([FakeLane("a", [1e-3], [FINE, HOT], [])], RULE)
     assert (len(timed.samples), timed.discarded, timed.all_throttled) == (10, 8, False)

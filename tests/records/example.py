@@ -27,7 +27,7 @@ def measurement(median: float = 1e-3, **fields: Any) -> dict[str, Any]:
     return {
         "implementation": "roofline/flash",
         "time_s": times(median),
-        "method": "events",
+        "method": "graph",
         "l2": "cold",
         "error": 1e-3,
         "tolerance": 4e-3,

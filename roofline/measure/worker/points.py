@@ -136,7 +136,18 @@ def _prepare(index: int, case: Mapping[str, Any], request: _Request, emit: Emit)
     confirm = getattr(module, "backend", None)
     backend = confirm(rotation.inputs[0], plan) if confirm is not None else None
     lane = CudaLane(rotation, request.clocks, request.graphs)
+    check_replay(lane, module, rotation.inputs[0])
     return _Prepared(index, case["implementation"], module, rotation, lane, checked, max_memory_bytes, backend)
+
+
+def check_replay(lane: CudaLane, module: Kernel, inputs: Inputs) -> None:
+    """Refuse a case whose graph leaves its last output unwritten: work that was not captured would not be timed."""
+    if not isinstance(lane.last, torch.Tensor):
+        return
+    lane.last.fill_(float("nan"))
+    lane.sample()
+    if not bool(torch.isfinite(token_major(module, lane.last, inputs)).all()):
+        raise _Refused("wrong", "a replay of its graph leaves its output unwritten")
 
 
 def resolve(case: Mapping[str, Any], request: _Request, emit: Emit, index: int) -> tuple[Kernel, Plan]:

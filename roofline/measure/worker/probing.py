@@ -1,8 +1,8 @@
 """Run one calibration probe in several ways and return their samples."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,20 +13,34 @@ from roofline.kernels.probes import WORD_BYTES, Probe
 from roofline.measure.clocks import ClockSource
 from roofline.measure.timing import StoppingRule, interleave
 from roofline.measure.worker import Emit
-from roofline.measure.worker.lane import CudaLane, timer_event
+from roofline.measure.worker.bursts import best_and_sustained
+from roofline.measure.worker.lane import GRAPH_TIME_S, CudaLane, timer_event
 from roofline.measure.worker.points import clock_source
+from roofline.measure.worker.rotation import set_count
 
-RULE = StoppingRule(min_samples=20, max_samples=100, max_time_s=0.15, precision=0.001)
+RULE = StoppingRule(min_samples=20, max_samples=100, max_time_s=0.12, precision=0.001)
 CURVE_RULE = StoppingRule(min_samples=10, max_samples=50, max_time_s=0.04, precision=0.002)  # of points that are no ceiling
+CEILING_GRAPH_S = 5e-3  # calls in one graph: what a launch costs is a ceiling of its own
+WARM_UP_S = 0.03
 BLOCK_MOST = 32768  # words; buffers are multiples of the largest block
 # (CTAs a SM, words a block, warps): bytes in flight are CTAs x block x 4; which is best differs from device to device
-STREAM_WAYS = ((1, 16384, 16), (2, 8192, 8), (2, 16384, 16), (4, 4096, 4), (4, 8192, 8), (8, 4096, 4), (16, 2048, 4))
-ONE_CTA_WAYS = ((4096, 4), (8192, 8), (16384, 16), (32768, 32))
+STREAM_WAYS = (
+    (1, 16384, 16),
+    (2, 8192, 8),
+    (2, 8192, 16),
+    (2, 16384, 16),
+    (4, 4096, 4),
+    (4, 8192, 4),
+    (4, 8192, 8),
+    (8, 4096, 4),
+    (16, 2048, 4),
+)
+CURVE_WAYS = ((4, 8192, 8), (8, 4096, 4), (16, 2048, 4))  # those that were the best at one size or another on an H200
+ONE_CTA_WAYS = ((16384, 16), (32768, 32))
+READ_PASSES = 4  # over a buffer far above the L2, in one launch
 L2_PARTS = (0.15, 0.3)  # of the L2: read over and over, all of it stays there
 L2_PASSES = 40
 MATMUL_SIZES = (4096, 8192)
-COOL_DOWN_S = 0.3  # idle before matrix products: their best rate is that of a card below its power limit
-SUSTAINED_S = 1.0
 LAUNCHES = 500  # of an empty kernel in one graph
 REREAD_L2 = 4  # sizes of the L2 between two reads of one buffer
 
@@ -59,10 +73,12 @@ class _Bench:
         count = ceil_div(num_bytes // WORD_BYTES, BLOCK_MOST) * BLOCK_MOST
         return torch.randint(0, 2**31 - 1, (count,), dtype=torch.int32, device=self.device)
 
-    def ways(self, ways: Mapping[str, Sequence[Probe]], rule: StoppingRule = RULE) -> list[dict[str, Any]]:
-        """Time each way, a list of probes that take turns, interleaved with the others."""
-        lanes = [CudaLane(_Turns([probe.run for probe in turns]), self.clocks) for turns in ways.values()]
-        timed = interleave(lanes, rule)
+    def ways(self, ways: Mapping[str, Sequence[Probe]], curve: bool = False) -> list[dict[str, Any]]:
+        """Time each way, a list of probes that take turns, interleaved with the others; a ``curve`` as points are timed."""
+        graph_s = GRAPH_TIME_S if curve else CEILING_GRAPH_S
+        turns_of = [_Turns([probe.run for probe in turns]) for turns in ways.values()]
+        lanes = [CudaLane(turns, self.clocks, graph_s=graph_s, warm_up_s=WARM_UP_S) for turns in turns_of]
+        timed = interleave(lanes, CURVE_RULE if curve else RULE)
         return [
             {
                 "how": how,
@@ -89,10 +105,14 @@ def run(request: Mapping[str, Any], emit: Emit) -> None:
     emit("answer", **answer)
 
 
-def _read(bench: _Bench, bytes: int, rotate: bool = False) -> dict[str, Any]:
-    count = max(ceil_div(REREAD_L2 * bench.l2_bytes, bytes), 2) if rotate else 1
-    buffers = [bench.words(bytes) for _ in range(count)]
-    return {"ways": bench.ways(_streams(bench, buffers, probes.read), CURVE_RULE if rotate else RULE)}
+def _read(bench: _Bench, bytes: int) -> dict[str, Any]:
+    return {"ways": bench.ways(_streams(bench, [bench.words(bytes)], partial(probes.read, passes=READ_PASSES)))}
+
+
+def _read_cold(bench: _Bench, bytes: int) -> dict[str, Any]:
+    """Read buffers of one size in turn, as points rotate over their inputs."""
+    buffers = [bench.words(bytes) for _ in range(set_count(bytes, bench.l2_bytes))]
+    return {"ways": bench.ways(_streams(bench, buffers, probes.read, CURVE_WAYS), curve=True)}
 
 
 def _copy(bench: _Bench, bytes: int) -> dict[str, Any]:
@@ -104,12 +124,17 @@ def _write(bench: _Bench, bytes: int) -> dict[str, Any]:
     return {"ways": bench.ways(_streams(bench, [bench.words(bytes)], probes.write))}
 
 
-def _streams(bench: _Bench, buffers: Sequence[torch.Tensor], make: Callable[..., Probe]) -> dict[str, list[Probe]]:
+def _streams(
+    bench: _Bench,
+    buffers: Sequence[torch.Tensor],
+    make: Callable[..., Probe],
+    ways: Sequence[tuple[int, int, int]] = STREAM_WAYS,
+) -> dict[str, list[Probe]]:
     return {
-        f"{per_sm} CTAs a SM, {block * WORD_BYTES // 1024} KiB a CTA in flight": [
+        f"{per_sm} CTAs a SM, {block * WORD_BYTES // 1024} KiB a CTA in flight by {warps} warps": [
             make(buffer, ctas=per_sm * bench.sm_count, block=block, warps=warps) for buffer in buffers
         ]
-        for per_sm, block, warps in STREAM_WAYS
+        for per_sm, block, warps in ways
     }
 
 
@@ -117,8 +142,8 @@ def _l2_read(bench: _Bench) -> dict[str, Any]:
     ways = {}
     for part in L2_PARTS:
         buffer = bench.words(int(part * bench.l2_bytes))
-        for per_sm, block, warps in STREAM_WAYS:
-            how = f"{part:.0%} of the L2, {per_sm} CTAs a SM, {block * WORD_BYTES // 1024} KiB a CTA in flight"
+        for per_sm, block, warps in CURVE_WAYS:
+            how = f"{part:.0%} of the L2, {per_sm} CTAs a SM, {block * WORD_BYTES // 1024} KiB a CTA in flight by {warps} warps"
             ways[how] = [probes.read(buffer, per_sm * bench.sm_count, block, warps, L2_PASSES)]
     return {"ways": bench.ways(ways)}
 
@@ -130,7 +155,7 @@ def _read_ctas(bench: _Bench, ctas: int) -> dict[str, Any]:
         f"{block * WORD_BYTES // 1024} KiB a CTA in flight": [probes.read(buffer, ctas, block, warps)]
         for block, warps in ONE_CTA_WAYS
     }
-    return {"ways": bench.ways(ways, RULE if ctas == 1 else CURVE_RULE)}
+    return {"ways": bench.ways(ways, curve=ctas > 1)}
 
 
 def _launch(bench: _Bench) -> dict[str, Any]:
@@ -175,34 +200,13 @@ def _exponentials(bench: _Bench) -> dict[str, Any]:
 
 
 def _matmul(bench: _Bench, dtype: str) -> dict[str, Any]:
-    ways = {f"{size} x {size} x {size}": [probes.matmul(size, dtype, bench.device)] for size in MATMUL_SIZES}
-    for turns in ways.values():
-        turns[0].run()
-    torch.cuda.synchronize()
-    time.sleep(COOL_DOWN_S)
-    timed = bench.ways(ways)
-    longest = list(ways.values())[-1][0]
-    return {"ways": timed, "sustained": None if dtype == "fp32" else longest.amount / _seconds_of_long_run(longest)}
-
-
-def _seconds_of_long_run(probe: Probe) -> float:
-    """Seconds a call in the second half of a long run."""
-    seconds: list[float] = []
-    began = time.perf_counter()
-    while time.perf_counter() - began < SUSTAINED_S:
-        start, end = (timer_event() for _ in range(2))
-        start.record()
-        for _ in range(10):
-            probe.run()
-        end.record()
-        torch.cuda.synchronize()
-        seconds.append(start.elapsed_time(end) * 1e-4)
-    late = seconds[len(seconds) // 2 :]
-    return sum(late) / len(late)
+    ways = {f"{size} x {size} x {size}, a burst from rest": probes.matmul(size, dtype, bench.device) for size in MATMUL_SIZES}
+    return best_and_sustained(ways, bench.clocks, sustained=dtype != "fp32")
 
 
 _OPERATIONS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "read": _read,
+    "read_cold": _read_cold,
     "copy": _copy,
     "write": _write,
     "l2_read": _l2_read,

@@ -1,7 +1,5 @@
 """Never ends: the supervisor has to kill it."""
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -14,7 +12,7 @@ __all__ = ["launch", "make_inputs", "reference", "supports"]
 
 
 @triton.jit
-def _spin(flag: Any) -> None:
+def _spin(flag):
     # Atomic: an ordinary load could be moved out of the loop, and the loop away.
     while tl.atomic_add(flag, 0) == 0:
         pass
