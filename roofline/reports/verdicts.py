@@ -1,4 +1,7 @@
-"""What binds a configuration and why, in one plain sentence derived from its figures. Pure: dictionaries in, text out."""
+"""What binds a configuration and why, and what a measurement of it says, in plain sentences derived from its figures.
+
+Pure: dictionaries in, text out.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +13,14 @@ WASTE = 1.05  # executed over useful FLOPs from which padding and cut tiles are 
 
 NOTABLE = 1.05  # ratio of byte counts from which the cause is named
 FILLED = 0.9  # share of the SMs from which a launch counts as filling the device
+ROOF_SLACK = 1.01  # a measured rate may pass a ceiling by this much
+EXACT = 0.005  # a prediction this near to the counters is called exact
 
 
 def verdict(result: Mapping[str, Any], device: Mapping[str, Any]) -> str:
-    """Return a sentence: the limit, the two numbers behind it, and the main reason."""
+    """Return a sentence: the limit, the two numbers behind it, and the main reason; nothing where no limit is known."""
+    if result.get("bound") not in _LIMITS:
+        return ""
     clauses = [_LIMITS[result["bound"]](result, device)]
     tensors = _heavy_intermediates(result)
     if tensors and result["bound"] == "hbm":
@@ -25,9 +32,58 @@ def verdict(result: Mapping[str, Any], device: Mapping[str, Any]) -> str:
     if idle and result["bound"] != "parallelism":
         clauses.append(idle)
     least, cold, predicted = result["hbm_bytes_min"], result["hbm_bytes_cold"], result["hbm_bytes"]
-    if predicted > NOTABLE * least or cold > NOTABLE * predicted:
-        clauses.extend(result["reasons"][:1])
+    if predicted is not None and (predicted > NOTABLE * least or cold > NOTABLE * predicted):
+        clauses.extend(result.get("reasons", ())[:1])
     return "; ".join(clauses)
+
+
+def measured_verdict(
+    result: Mapping[str, Any], measured: Mapping[str, Any], told: Mapping[str, Any], device: Mapping[str, Any]
+) -> list[str]:
+    """Return the sentences of a timed point: how fast, how close to the roof, and how good the predicted bytes were.
+
+    ``told`` holds what was derived of it: ``share`` and ``roof_s`` by roof, ``counted`` and ``hbm_used`` bytes, their ``source``.
+    """
+    time_s, flops = measured["time_s"]["median"], result.get("flops")
+    parts = [format_si(time_s, "s")]
+    if flops:
+        parts.append(format_si(flops / time_s, "FLOP/s"))
+    if told["hbm_used"]:
+        parts.append(f"{format_si(told['hbm_used'] / time_s, 'B/s')} of {told['source']} bytes")
+    found = [", ".join(parts) + _of_roof(told)]
+    warm = measured.get("l2") == "warm"
+    if (told["share"].get("measured") or told["share"].get("datasheet") or 0.0) > ROOF_SLACK:
+        if not _above_hbm(told, time_s, device):
+            found.append("Above the tensor peak: a ceiling or a count is wrong")
+        elif warm or told["source"] != "counted":
+            found.append("Served by L2: part of its bytes never reach HBM, so it passes the HBM roof")
+        else:
+            found.append("Above the HBM roof with counted bytes: the ceiling is too low, calibrate again")
+    counted, predicted = told["counted"], result.get("hbm_bytes")
+    if told["ours"] and counted and predicted is not None:
+        off = predicted / counted - 1
+        if abs(off) < EXACT:
+            found.append(f"HBM bytes as predicted ({format_si(counted, 'B')} counted)")
+        else:
+            more = "more" if off > 0 else "fewer"
+            found.append(f"Predicted {format_percent(abs(off), 2)} {more} HBM bytes than counted ({format_si(counted, 'B')})")
+    if measured.get("all_throttled"):
+        found.append("Every sample was taken under thermal or hardware slowdown")
+    return found
+
+
+def _of_roof(told: Mapping[str, Any]) -> str:
+    for roof, name in (("measured", "measured"), ("datasheet", "data-sheet")):
+        share = told["share"].get(roof)
+        if share is not None:
+            return f": {format_percent(share)} of the {name} roof"
+    return ""
+
+
+def _above_hbm(told: Mapping[str, Any], time_s: float, device: Mapping[str, Any]) -> bool:
+    ceilings = {**device["datasheet"], **device["measured"]}
+    rate = ceilings.get("hbm_bytes_per_s")
+    return rate is not None and bool(told["hbm_used"]) and told["hbm_used"] / time_s > rate["value"] * ROOF_SLACK
 
 
 def _hbm(result: Mapping[str, Any], device: Mapping[str, Any]) -> str:
@@ -48,7 +104,8 @@ def _tensor(result: Mapping[str, Any], device: Mapping[str, Any]) -> str:
 
 
 def _exp(result: Mapping[str, Any], device: Mapping[str, Any]) -> str:
-    exp, tensor = result["units"]["exp"]["time_s"], result["units"]["tensor"]["time_s"]
+    units = result.get("units", {})
+    exp, tensor = (units.get(name, {}).get("time_s") for name in ("exp", "tensor"))
     if exp and tensor:
         return f"bound by exponentials: they take {format_number(exp / tensor, 2)}x as long as the matrix products"
     return "bound by exponentials"
@@ -101,7 +158,7 @@ def _heavy_intermediates(result: Mapping[str, Any]) -> str | None:
 
 
 def _idle(result: Mapping[str, Any], device: Mapping[str, Any]) -> str | None:
-    used, sms = result["sms_used"], device["sm_count"]
+    used, sms = result.get("sms_used"), device["sm_count"]
     if used is None or sms is None or used > FILLED * sms:
         return None
-    return f"only {used} of {sms} SMs have work"
+    return f"only {used:.0f} of {sms} SMs have work"

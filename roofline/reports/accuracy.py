@@ -1,0 +1,62 @@
+"""How good the predicted bytes were: errors against hardware counters, by variant, next to those of simpler counts. Pure."""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import NamedTuple
+
+from roofline.reports.points import Point
+
+ALL = "all"
+
+
+class ErrorRow(NamedTuple):
+    """Errors |estimate / count - 1| over the counted points of a variant; ``worst`` keeps its sign."""
+
+    variant: str
+    estimate: str
+    counter: str
+    points: int
+    median: float
+    p90: float
+    worst: float
+    worst_point: str
+
+
+# What is compared: the name of the estimate, its field, and the counter it is held against. The first four all try to say
+# how many bytes HBM moves; the last two check counts that should be exact.
+ESTIMATES = (
+    ("prediction", "hbm_bytes", "HBM bytes", "hbm_counted"),
+    ("minimum", "hbm_bytes_min", "HBM bytes", "hbm_counted"),
+    ("cold launches", "hbm_bytes_cold", "HBM bytes", "hbm_counted"),
+    ("SM side", "sm_bytes", "HBM bytes", "hbm_counted"),
+    ("SM side", "sm_bytes", "SM bytes", "sm_counted"),
+    ("executed FLOPs", "flops_executed", "tensor FLOPs", "tensor_flops_counted"),
+)
+
+
+def error_table(points: Sequence[Point]) -> tuple[ErrorRow, ...]:
+    """Return the errors of every estimate by variant, all variants last; empty where nothing was counted."""
+    counted = [point for point in points if point.is_ours and point.status == "ok"]
+    variants = list(dict.fromkeys(point.variant for point in counted))
+    groups = [(name, [point for point in counted if point.variant == name]) for name in variants]
+    if len(variants) > 1:
+        groups.append((ALL, counted))
+    return tuple(row for name, group in groups for estimate in ESTIMATES if (row := _row(name, group, *estimate)))
+
+
+def _row(variant: str, points: Sequence[Point], name: str, field: str, counter: str, counted: str) -> ErrorRow | None:
+    errors = []
+    for point in points:
+        estimate, count = getattr(point, field), getattr(point, counted)
+        if estimate is not None and count:
+            errors.append((estimate / count - 1, f"{point.configuration}, {point.problem}"))
+    if not errors:
+        return None
+    sizes = sorted(abs(error) for error, _ in errors)
+    worst, where = max(errors, key=lambda error: abs(error[0]))
+    return ErrorRow(variant, name, counter, len(sizes), _median(sizes), sizes[ceil(0.9 * len(sizes)) - 1], worst, where)
+
+
+def _median(ordered: Sequence[float]) -> float:
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
