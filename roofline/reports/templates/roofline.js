@@ -1,0 +1,153 @@
+// The roofline chart: ceilings, predicted and measured markers, and labels that keep out of each other's way.
+const LABELLED = 40; // points up to which each is numbered
+const DRAWN = 1500; // markers up to which every point is drawn
+const MARGIN = { l: 76, r: 24, t: 16, b: 56 };
+const log = Math.log10;
+
+function css(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+function layout(id, height, extra) {
+  const axis = { gridcolor: css("--grid"), zerolinecolor: css("--grid"), linecolor: css("--line"), automargin: false };
+  const { xaxis, yaxis, margin, ...rest } = extra;
+  return {
+    width: document.getElementById(id).clientWidth, height, margin: { ...MARGIN, ...margin },
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("--text"), size: 12 },
+    hoverlabel: { align: "left", bgcolor: css("--panel"), font: { color: css("--text") }, bordercolor: css("--line") },
+    hovermode: "closest", hoverdistance: 12, dragmode: "pan", xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis }, ...rest,
+  };
+}
+const legendBelow = (height) => ({ orientation: "h", x: 0, xanchor: "left", y: -64 / height, yanchor: "top", font: { size: 12 } });
+const legendRows = (names, width) => Math.ceil(names.reduce((sum, name) => sum + 52 + 7 * name.length, 0) / Math.max(width - 90, 160)) + 1;
+function draw(id, traces, shown) {
+  const config = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], displayModeBar: false, scrollZoom: false };
+  return Plotly.react(id, traces, shown, config);
+}
+function empty(id, words) {
+  draw(id, [], layout(id, 160, { xaxis: { visible: false }, yaxis: { visible: false }, annotations: [{ text: words, showarrow: false, x: 0.5, y: 0.5, xref: "paper", yref: "paper" }] }));
+}
+// Put each text beside its marker where it covers neither a marker nor an earlier text; leave it out where no place is free.
+function place(items, toPixel, obstacles) {
+  const taken = obstacles.map((at) => { const [x, y] = toPixel(at); return [x - 6, y - 6, x + 6, y + 6]; });
+  const offsets = [[0, -13], [0, 13], [1, 0], [-1, 0], [1, -11], [-1, -11], [1, 11], [-1, 11], [0, -24], [0, 24]];
+  const found = [];
+  for (const item of items) {
+    const [x, y] = toPixel(item), half = 3.2 * item.text.length + 1;
+    for (const [dx, dy] of offsets) {
+      const cx = x + dx * (half + 9), cy = y + dy, box = [cx - half, cy - 6, cx + half, cy + 6];
+      if (taken.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) continue;
+      taken.push(box);
+      found.push({ x: log(item.x), y: log(item.y), text: escapeText(item.text), showarrow: false, xshift: cx - x, yshift: y - cy, font: { size: 10, color: css("--soft") } });
+      break;
+    }
+  }
+  return found;
+}
+// One marker for the points of one cell of the screen, so that 10,000 points stay quick; its hover says how many there are.
+function thin(marks) {
+  if (marks.length <= DRAWN) return marks;
+  const cells = new Map();
+  for (const mark of marks) {
+    const key = [mark.point.series, mark.kind, Math.round(log(mark.x) * 28), Math.round(log(mark.y) * 28)].join();
+    const there = cells.get(key);
+    if (there) there.more += 1; else cells.set(key, { ...mark, more: 0 });
+  }
+  return [...cells.values()];
+}
+const predictedTime = (point, roof) => point["predicted_s_" + roof] ?? point.predicted_s_datasheet ?? point.predicted_s_measured;
+function marks(points, state) {
+  const found = [];
+  for (const point of points) {
+    const predicted = { hbm: point.hbm_bytes, l2: null, sm: point.sm_bytes }[state.axis];
+    const measured = { hbm: point.hbm_used, l2: point.l2_counted, sm: point.sm_counted ?? (point.ours ? point.sm_bytes : null) }[state.axis];
+    const at = predictedTime(point, state.roof);
+    if (point.flops && predicted && at && point.ours) found.push({ point, kind: "predicted", x: point.flops / predicted, y: point.flops / at });
+    if (point.flops && measured && point.measured_s) found.push({ point, kind: "measured", x: point.flops / measured, y: point.flops / point.measured_s });
+  }
+  return found;
+}
+function hover(mark, state) {
+  const point = mark.point, bytes = { hbm: mark.kind === "measured" ? point.hbm_used : point.hbm_bytes, l2: point.l2_counted, sm: point.sm_counted ?? point.sm_bytes }[state.axis];
+  const source = mark.kind === "predicted" ? "predicted" : state.axis === "hbm" ? point.hbm_source : "counted";
+  const lines = [`<b>${point.number} ${escapeText(point.configuration)}</b> ${escapeText(point.implementation)} (${mark.kind})`, escapeText(point.problem),
+    `${si(mark.y, "FLOP/s")} at ${digits(mark.x)} FLOP/B`, `${si(point.flops, "FLOP")}, ${si(bytes, "B")} ${state.axis.toUpperCase()} (${source})`];
+  if (mark.kind === "measured") {
+    lines.push(`${si(point.measured_s, "s")} (p10 ${si(point.p10_s, "s")}, p90 ${si(point.p90_s, "s")})`);
+    const share = point["roof_share_" + state.roof];
+    if (share) lines.push(`${percent(share)} of the ${state.roof === "measured" ? "measured" : "data-sheet"} roof`);
+    if (point.prediction_error !== null) lines.push(`prediction of HBM bytes: ${signed(point.prediction_error)}`);
+  } else lines.push(`${si(predictedTime(point, state.roof), "s")} at least`);
+  if (point.bound && point.ours) lines.push(`limited by ${escapeText(BOUNDS[point.bound] || point.bound)}`);
+  if (VIEW.sources.length > 1) lines.push(escapeText(VIEW.sources[point.run]));
+  if (mark.more) lines.push(`and ${mark.more} more points here: filter to part them`);
+  return lines.join("<br>");
+}
+// Ceilings of the chosen roof as drawn: equal lines of several runs once, all names of one value together.
+function ceilings(state, roof, points) {
+  const runs = new Set(points.map((point) => point.run)), dtypes = new Set(points.map((point) => point.dtype)), lines = new Map();
+  for (const line of VIEW.ceilings) {
+    const memory = line.level === "HBM" || line.level === "L2";
+    if (!runs.has(line.run) || line.roof !== roof || (!memory && !dtypes.has(line.level)) || (line.level === "HBM" && state.axis !== "hbm")) continue;
+    const key = memory + ":" + line.level.replace(/^(?!HBM|L2).*/, "") + line.per_s, there = lines.get(key);
+    if (there) there.names.add(line.level); else lines.set(key, { memory, per_s: line.per_s, names: new Set([line.level]), kind: line.kind });
+  }
+  return [...lines.values()];
+}
+function drawRoofline(points, state) {
+  const everything = marks(VIEW.points, state), chosen = marks(points, state), shown = thin(chosen);
+  const words = document.getElementById("roofline-note");
+  words.textContent = shown.length < chosen.length ? `${shown.length} markers stand for ${chosen.length}: close ones share one, filter to part them.` : "";
+  if (!shown.length) return empty("roofline", state.axis === "l2" ? "No point here has L2 bytes: they come from hardware counters." : "No point here has both FLOPs and bytes.");
+  const width = document.getElementById("roofline").clientWidth, phone = width < 560;
+  const roofs = ceilings(state, state.roof, VIEW.points), other = ceilings(state, state.roof === "measured" ? "datasheet" : "measured", VIEW.points);
+  const peaks = roofs.filter((line) => !line.memory).map((line) => line.per_s), rates = roofs.filter((line) => line.memory).map((line) => line.per_s);
+  const top = Math.max(...peaks, ...everything.map((mark) => mark.y)), most = peaks.length ? Math.max(...peaks) : Infinity;
+  const xs = everything.map((mark) => mark.x), ridges = peaks.length && rates.length ? [most / Math.max(...rates), most / Math.min(...rates)] : [];
+  const xRange = [log(Math.min(...xs, ...ridges)) - 0.35, log(Math.max(...xs, ...ridges)) + 0.35];
+  const yRange = [log(Math.min(...everything.map((mark) => mark.y))) - 0.3, log(top) + 0.35];
+  const names = [...new Set(shown.map((mark) => mark.point.series))], height = (phone ? 430 : 500) + 20 * legendRows(names, width);
+  const bottom = height - (phone ? 380 : 444), area = [width - MARGIN.l - MARGIN.r, height - MARGIN.t - bottom];
+  const toPixel = (at) => [((log(at.x) - xRange[0]) / (xRange[1] - xRange[0])) * area[0], (1 - (log(at.y) - yRange[0]) / (yRange[1] - yRange[0])) * area[1]];
+  const traces = [], notes = [], left = 10 ** xRange[0], right = 10 ** xRange[1];
+  for (const [lines, strong] of [[other, false], [roofs, true]]) {
+    const highest = Math.max(...lines.filter((line) => !line.memory).map((line) => line.per_s), 0) || 10 ** yRange[1];
+    const memory = lines.filter((line) => line.memory).map((line) => line.per_s);
+    for (const line of lines) {
+      const x = line.memory ? [left, Math.min(highest / line.per_s, right)] : [memory.length ? line.per_s / Math.max(...memory) : left, right];
+      const y = line.memory ? x.map((at) => at * line.per_s) : [line.per_s, line.per_s];
+      const label = `${[...line.names].join(", ")} ${si(line.per_s, line.memory ? "B/s" : "FLOP/s")}`;
+      traces.push({ x, y, mode: "lines", type: "scatter", showlegend: false, hoverinfo: "text", hovertext: `${label} (${strong === (state.roof === "measured") ? "measured" : "data sheet"})`,
+        line: { color: css("--text"), width: strong ? 1.6 : 1, dash: strong ? (line.names.has("L2") ? "dashdot" : "solid") : "dot" }, opacity: strong ? 0.9 : 0.45, meta: "ceiling" });
+      if (!strong) continue;
+      const slope = (-Math.atan(area[1] / (yRange[1] - yRange[0]) / (area[0] / (xRange[1] - xRange[0]))) * 180) / Math.PI;
+      const start = Math.max(left, 10 ** yRange[0] / line.per_s), at = start * 10 ** (phone ? 0.55 : 0.4);
+      notes.push(line.memory
+        ? { x: log(at), y: log(at * line.per_s), text: label, textangle: slope, showarrow: false, yshift: 9, xshift: -9, font: { size: 11, color: css("--soft") } }
+        : { x: xRange[1], xanchor: "right", y: log(line.per_s), text: label, showarrow: false, yshift: 9, xshift: -4, font: { size: 11, color: css("--soft") } });
+    }
+  }
+  const joined = { x: [], y: [], mode: "lines", type: "scatter", hoverinfo: "skip", showlegend: false, line: { color: css("--soft"), width: 1 }, opacity: 0.6, meta: "joined" };
+  const measured = new Map(shown.filter((mark) => mark.kind === "measured").map((mark) => [mark.point, mark]));
+  for (const mark of shown) {
+    const to = mark.kind === "predicted" && measured.get(mark.point);
+    if (to) { joined.x.push(mark.x, to.x, null); joined.y.push(mark.y, to.y, null); }
+  }
+  traces.push(joined);
+  for (const name of names) {
+    for (const kind of ["predicted", "measured"]) {
+      const own = shown.filter((mark) => mark.point.series === name && mark.kind === kind);
+      if (!own.length) continue;
+      const first = kind === "measured" || !shown.some((mark) => mark.point.series === name && mark.kind === "measured");
+      traces.push({ x: own.map((mark) => mark.x), y: own.map((mark) => mark.y), mode: "markers", type: "scatter", name: escapeText(name), legendgroup: name, showlegend: first,
+        hoverinfo: "text", hovertext: own.map((mark) => hover(mark, state)), customdata: own.map((mark) => mark.point.number), meta: kind,
+        marker: { symbol: own.map((mark) => shape(mark.point, kind === "predicted")), size: kind === "measured" ? 10 : 9, color: tone(COLOURS[own[0].point.variant]), line: { width: kind === "measured" ? 0.8 : 1.6, color: kind === "measured" ? css("--bg") : tone(COLOURS[own[0].point.variant]) } } });
+    }
+  }
+  const ringed = shown.find((mark) => mark.point.number === state.chosen && (mark.kind === "measured" || !measured.has(mark.point)));
+  if (ringed) traces.push({ x: [ringed.x], y: [ringed.y], mode: "markers", type: "scatter", hoverinfo: "skip", showlegend: false, meta: "ring", marker: { symbol: "circle-open", size: 20, color: css("--accent"), line: { width: 2.5 } } });
+  const labelled = shown.filter((mark) => mark.kind === "measured" || !measured.has(mark.point));
+  if (labelled.length <= LABELLED) notes.push(...place(labelled.map((mark) => ({ ...mark, text: String(mark.point.number) })), toPixel, shown));
+  const title = { hbm: "FLOP per HBM byte", l2: "FLOP per L2 byte (counted)", sm: "FLOP per byte at the SMs" }[state.axis];
+  const shownLayout = layout("roofline", height, { margin: { b: bottom }, annotations: notes, showlegend: true, legend: legendBelow(area[1]),
+    xaxis: { type: "log", range: xRange, title: { text: title, standoff: 8 }, dtick: phone ? 1 : undefined, exponentformat: "none", minor: { showgrid: false } },
+    yaxis: { type: "log", range: yRange, title: { text: "FLOP/s", standoff: 4 }, tickformat: "~s", dtick: 1 } });
+  return draw("roofline", traces, shownLayout);
+}
