@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,6 +50,7 @@ def analyze(
     roof: RoofName = "datasheet",
     flop_convention: FlopName = "exact",
     plot: Annotated[bool, typer.Option("--plot", help="Draw the roofline too.", rich_help_panel="Output")] = False,
+    html: Annotated[Path | None, typer.Option("--html", help="Write the page too: one file.", rich_help_panel="Output")] = None,
     as_json: Json = False,
     as_csv: Csv = False,
     out: Out = None,
@@ -58,14 +60,16 @@ def analyze(
     to, counted = output.target(as_json, as_csv, out, force), options.conventions(flop_convention, roof)
     profile, notes = _resolve(device, gpu, counted)
     if given["model"] is not None:
-        options.refuse_with_model({"--plot": plot, "--flop-convention": flop_convention != "exact"})
+        options.refuse_with_model({"--plot": plot, "--html": html is not None, "--flop-convention": flop_convention != "exact"})
         return _analyze_model(given, profile, counted, notes, to)
     request, more = options.request(given, profile)
     results = analysis.analyze_all(request, profile, counted)
     document = analysis.document(results, profile, counted, [*notes, *more])
     from roofline.reports.terminal import render_analysis
 
+    write_page = _page(html, force)
     output.write(document, output.analysis_rows, render_analysis, to)
+    write_page(document)
     if plot:
         _plot(document, to)
 
@@ -226,6 +230,41 @@ def compare(
     raise typer.Exit(code)
 
 
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run files of roofline measure; several share one report.")],
+    out: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a file: .html, .json, .csv or .txt.", rich_help_panel="Output")
+    ] = None,
+    png: Annotated[Path | None, typer.Option("--png", help="Write the roofline as PNG.", rich_help_panel="Output")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write the roofline as SVG.", rich_help_panel="Output")] = None,
+    as_json: Json = False,
+    as_csv: Csv = False,
+    force: Force = False,
+) -> None:
+    """Show where the points of a run stand under the roof, as one HTML file (-o FILE.html) or in the terminal."""
+    from roofline.records import read
+    from roofline.reports.report import write_report
+
+    write_report([read(run) for run in runs], as_json, as_csv, out, {"--png": png, "--svg": svg}, force)
+
+
+@app.command()
+def validate(
+    runs: Annotated[list[Path], typer.Argument(help="Run files with counters.")],
+    as_json: Json = False,
+    as_csv: Csv = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Hold the predicted bytes of a run against its hardware counters."""
+    to = output.target(as_json, as_csv, out, force)
+    from roofline.records import read
+    from roofline.reports.report import write_validation
+
+    write_validation([read(run) for run in runs], to)
+
+
 def _analyze_model(given: Given, profile: Profile, counted: analysis.Conventions, notes: list[str], to: output.Target) -> None:
     from roofline.models import analyze_model, document, load_model, rows
     from roofline.reports.model import render_model
@@ -251,6 +290,17 @@ def _sweep_model(given: Given, profile: Profile, counted: analysis.Conventions, 
 def _resolve(device: str, gpu: str | None, counted: analysis.Conventions) -> tuple[Profile, list[str]]:
     profile, note = profiles.resolve(device, gpu, roof=counted.roof)
     return profile, [note] if note else []
+
+
+def _page(path: Path | None, force: bool) -> Callable[[dict[str, Any]], None]:
+    """Check ``--html`` before anything is printed, and return what writes it."""
+    if path is None:
+        return lambda document: None
+    from roofline.reports.report import page_target, write_page
+    from roofline.reports.view import view_of_document
+
+    checked = page_target(path, "--html", force)
+    return lambda document: write_page(view_of_document(document), checked)
 
 
 def _plot(document: dict[str, Any], to: output.Target) -> None:

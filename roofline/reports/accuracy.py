@@ -1,6 +1,6 @@
 """How good the predicted bytes were: errors against hardware counters, by variant, next to those of simpler counts. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 from typing import NamedTuple
 
@@ -42,6 +42,41 @@ def error_table(points: Sequence[Point]) -> tuple[ErrorRow, ...]:
     if len(variants) > 1:
         groups.append((ALL, counted))
     return tuple(row for name, group in groups for estimate in ESTIMATES if (row := _row(name, group, *estimate)))
+
+
+class Accuracy(NamedTuple):
+    """One line of the error table of a variant; ``None`` where a counter was not read."""
+
+    variant: str
+    points: int
+    median: float
+    p90: float
+    worst: float
+    worst_point: str
+    minimum: float | None
+    cold: float | None
+    sm_side: float | None
+    sm_bytes: float | None
+    flops: float | None
+
+
+def by_variant(rows: Iterable[ErrorRow]) -> list[Accuracy]:
+    """Return one line a variant: errors of the prediction, medians of the simpler counts, the worst of the exact ones."""
+    groups: dict[str, dict[tuple[str, str], ErrorRow]] = {}
+    for row in rows:
+        groups.setdefault(row.variant, {})[row.estimate, row.counter] = row
+    lines = []
+    for variant, found in groups.items():
+        best = found.get(("prediction", "HBM bytes"))
+        if best is None:
+            continue
+        simple = [found.get((name, "HBM bytes")) for name in ("minimum", "cold launches", "SM side")]
+        exact = [found.get(pair) for pair in (("SM side", "SM bytes"), ("executed FLOPs", "tensor FLOPs"))]
+        figures = [None if row is None else row.median for row in simple] + [
+            None if row is None else row.worst for row in exact
+        ]
+        lines.append(Accuracy(variant, best.points, best.median, best.p90, best.worst, best.worst_point, *figures))
+    return lines
 
 
 def _row(variant: str, points: Sequence[Point], name: str, field: str, counter: str, counted: str) -> ErrorRow | None:

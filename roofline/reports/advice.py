@@ -32,7 +32,9 @@ def advice(
     if result.get("variant") == "naive" and wasteful > AVOIDABLE:
         return f"Keep S and P on chip: flash attention moves {format_number(wasteful, 2)}x fewer bytes."
     if bound == "parallelism":
-        return "Split the keys over more CTAs (split-kv), or batch more sequences." if decode else "Batch more sequences or heads."
+        return (
+            "Split the keys over more CTAs (split-kv), or batch more sequences." if decode else "Batch more sequences or heads."
+        )
     share = (told["share"].get("measured") or told["share"].get("datasheet")) if measured else None
     if share is not None and share < FAR:
         return _slow(result, measured, told)
@@ -49,7 +51,11 @@ def _slow(result: Mapping[str, Any], measured: Mapping[str, Any], told: Mapping[
     if time_s < SHORT_S:
         return f"A call of {format_si(time_s, 's')} is mostly launch, prologue and tail: batch more work, or replay a graph."
     if expected and expected > NEAR * time_s:
-        return "The model expects this time: the limit lies beside the roofline, in " + _BESIDE.get(bound or "", "its launches") + "."
+        return (
+            "The model expects this time: the limit lies beside the roofline, in "
+            + _BESIDE.get(bound or "", "its launches")
+            + "."
+        )
     return _TUNE.get(bound or "", "Profile it: something other than the model's limits takes the time.")
 
 

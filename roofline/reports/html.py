@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline import __version__
+from roofline.reports.accuracy import by_variant
 from roofline.reports.points import ROOFS, Point
 from roofline.reports.view import View
 from roofline.units import format_percent, format_si
@@ -36,6 +37,7 @@ def page(view: View) -> str:
     # Only what this package ships, and JSON without a character that could end its element, enters the page unescaped.
     return environment.get_template("page.html").render(
         view=view,
+        accuracy=by_variant(view.errors),
         version=__version__,
         css=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
         data=Markup(embedded(data(view))),
@@ -82,7 +84,9 @@ def _row(each: Point, names: Sequence[str], text: Any) -> list[Any]:
         elif name in TEXT:
             row.append(text(value))
         elif name == "tensors":
-            row.append([[text(tensor.name), text(tensor.role), _short(tensor.hbm_bytes), _short(tensor.sm_bytes)] for tensor in value])
+            row.append(
+                [[text(tensor.name), text(tensor.role), _short(tensor.hbm_bytes), _short(tensor.sm_bytes)] for tensor in value]
+            )
         elif name == "notes":
             row.append([text(note) for note in value])
         else:
@@ -96,8 +100,8 @@ def _short(value: Any) -> Any:
     return int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.{DIGITS}g}")
 
 
-def _error(value: float) -> str:
-    return "0 %" if abs(value) < SAME else format_percent(value, 2)
+def _error(value: float | None) -> str:
+    return "" if value is None else "0 %" if abs(value) < SAME else format_percent(value, 2)
 
 
 def _signed(value: float | None) -> str:

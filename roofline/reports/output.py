@@ -48,8 +48,11 @@ class Target(NamedTuple):
             partial.unlink(missing_ok=True)
 
 
-def target(as_json: bool, as_csv: bool, path: Path | None, force: bool) -> Target:
-    """Return the target that the output options name; raise ``InputError`` where they contradict or would overwrite."""
+def target(as_json: bool, as_csv: bool, path: Path | None, force: bool, also: Sequence[str] = ()) -> Target:
+    """Return the target that the output options name; raise ``InputError`` where they contradict or would overwrite.
+
+    ``also``: suffixes that the command takes besides and writes itself.
+    """
     if as_json and as_csv:
         raise InputError("--json and --csv contradict each other: give one of them")
     named: Format | None = "json" if as_json else "csv" if as_csv else None
@@ -57,7 +60,7 @@ def target(as_json: bool, as_csv: bool, path: Path | None, force: bool) -> Targe
         return Target(named or "table")
     suffix = SUFFIXES.get(path.suffix.lower())
     if named is None and suffix is None:
-        raise InputError(f"-o {path}: expected a name that ends in {', '.join(SUFFIXES)}, or --json or --csv")
+        raise InputError(f"-o {path}: expected a name that ends in {', '.join([*also, *SUFFIXES])}, or --json or --csv")
     if path.is_dir():
         raise InputError(f"-o {path}: is a folder")
     if path.exists() and not force:

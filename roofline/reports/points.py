@@ -258,5 +258,7 @@ def _sentences(
     if status not in ("ok", "predicted"):
         return [f"{status}: {reason}"]
     found = measured_verdict(result, measured, told, device) if measured else []
+    if not told["ours"]:  # the plan that was predicted is not the one that ran
+        return found
     theory = verdict(result, device)
     return [*found, *([theory[:1].upper() + theory[1:]] if theory else [])]

@@ -14,6 +14,7 @@ WASTE = 1.05  # executed over useful FLOPs from which padding and cut tiles are 
 NOTABLE = 1.05  # ratio of byte counts from which the cause is named
 FILLED = 0.9  # share of the SMs from which a launch counts as filling the device
 ROOF_SLACK = 1.01  # a measured rate may pass a ceiling by this much
+COMPUTE = ("tensor", "exp", "vector")  # bounds under which a rate of bytes says nothing
 EXACT = 0.005  # a prediction this near to the counters is called exact
 
 
@@ -48,7 +49,7 @@ def measured_verdict(
     parts = [format_si(time_s, "s")]
     if flops:
         parts.append(format_si(flops / time_s, "FLOP/s"))
-    if told["hbm_used"]:
+    if told["hbm_used"] and result.get("bound") not in COMPUTE:
         parts.append(f"{format_si(told['hbm_used'] / time_s, 'B/s')} of {told['source']} bytes")
     found = [", ".join(parts) + _of_roof(told)]
     warm = measured.get("l2") == "warm"

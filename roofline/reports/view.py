@@ -101,7 +101,11 @@ def to_dict(view: View) -> dict[str, Any]:
         "ceilings": [line._asdict() for line in view.ceilings],
         "errors": [row._asdict() for row in view.errors],
         "points": [
-            {**asdict(each), "tensors": [tensor._asdict() for tensor in each.tensors], "prediction_error": each.prediction_error}
+            {
+                **asdict(each),
+                "tensors": [tensor._asdict() for tensor in each.tensors],
+                "prediction_error": each.prediction_error,
+            }
             for each in view.points
         ],
     }

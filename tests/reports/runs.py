@@ -89,7 +89,9 @@ def broken(name: str = "mha/naive") -> list[Record]:
         "failed": "CUDA error: an illegal memory access",
         "unsupported": "fp8 has no kernel here",
     }
-    statuses = [{**base, "status": status, "reason": reason, "implementation": f"{status}/x"} for status, reason in reasons.items()]
+    statuses = [
+        {**base, "status": status, "reason": reason, "implementation": f"{status}/x"} for status, reason in reasons.items()
+    ]
     return [Record.model_validate(fields) for fields in [*statuses, {**base, "status": "predicted"}]]
 
 
@@ -178,4 +180,6 @@ def _timed(
         "tolerance": 4e-3,
         "flop_per_s": prediction["flops"] / median,
     }
-    return Record.model_validate({**fields, "status": "ok", "measurement": measurement, "counters": counters if counted else None})
+    return Record.model_validate(
+        {**fields, "status": "ok", "measurement": measurement, "counters": counters if counted else None}
+    )

@@ -10,7 +10,8 @@ const ours = (points) => {
   });
 };
 const rowName = (point, width) => {
-  const words = point.problem.split(", "), name = `${point.number} ${point.configuration}, ${words[0]}`;
+  const [length, batch] = point.problem.split(", "), many = batch === "batch 1" || !batch ? "" : ` × ${batch.slice(6)}`;
+  const name = `${point.number} ${point.configuration}, ${length}${many}${point.phase === "decode" ? ", decode" : ""}`;
   return escapeText(width < 560 && name.length > 24 ? name.slice(0, 23) + "…" : name.length > 44 ? name.slice(0, 43) + "…" : name);
 };
 const rowMargin = (names) => 14 + 6.6 * Math.max(8, ...names.map((name) => name.replace(/&[a-z]+;/g, "x").length));
@@ -30,7 +31,7 @@ function drawBytes(points, state) {
     const moved = shown.map((point) => point.tensors.filter((tensor) => tensor.name === name).reduce((sum, tensor) => sum + tensor[level], 0));
     return { type: "bar", orientation: "h", name: escapeText(name), y: names, x: moved.map((bytes, row) => bytes / scale(shown[row])), hoverinfo: "text", textposition: "none",
       hovertext: moved.map((bytes, row) => `<b>${escapeText(name)}</b>: ${si(bytes, "B")}, ${percent(bytes / (total(shown[row]) || 1))}<br>${names[row]}<br>${escapeText(shown[row].problem)}`),
-      marker: { color: tone(TENSORS[name], greys[at % greys.length]), pattern: { shape: name === "P" ? "/" : name === "S" ? "" : TENSORS[name] ? "" : ".", size: 5, fgopacity: 0.5 }, line: { width: 0.5, color: css("--bg") } } };
+      marker: { color: tone(TENSORS[name], greys[at % greys.length]), pattern: { shape: name === "P" ? "/" : TENSORS[name] ? "" : ".", size: 6, solidity: 0.25, fillmode: "overlay", fgcolor: css("--bg"), fgopacity: 0.8 }, line: { width: 0.5, color: css("--bg") } } };
   });
   const title = { bytes: `${level.toUpperCase()} bytes, predicted`, times: `${level.toUpperCase()} bytes over the minimum (×)`, share: `share of ${level.toUpperCase()} bytes` }[mode];
   const bars = 24 * shown.length, rows = legendRows(tensors, width), bottom = 60 + 22 * rows;
@@ -89,7 +90,11 @@ function drawTime(points, state) {
       const time = (point) => (kind === "measured" ? point.measured_s : point.ours ? predictedTime(point, state.roof) : null);
       const own = line.filter(time);
       if (!own.length) continue;
-      own.forEach((point) => { const at = { x: point.tokens, y: time(point), point }; obstacles.push(at); if (kind === "predicted" && point.bound) items.push({ ...at, text: BOUNDS[point.bound] || point.bound }); });
+      own.forEach((point, index) => { // the bound is named where a line starts and where it changes
+        const at = { x: point.tokens, y: time(point), point };
+        obstacles.push(at);
+        if (kind === "predicted" && point.bound && (!index || own[index - 1].bound !== point.bound)) items.push({ ...at, text: BOUNDS[point.bound] || point.bound });
+      });
       traces.push({ x: own.map((point) => point.tokens), y: own.map(time), mode: "lines+markers", type: "scatter", name: escapeText(name), legendgroup: name, showlegend: !named.has(name), hoverinfo: "text", meta: kind,
         hovertext: own.map((point) => `<b>${point.number} ${escapeText(name)}</b><br>${escapeText(point.problem)}<br>${kind} ${si(time(point), "s")}${point.bound && point.ours ? `, limited by ${escapeText(BOUNDS[point.bound] || point.bound)}` : ""}`),
         line: { color: colour, width: 1.4, dash: kind === "predicted" ? "dash" : "solid" }, marker: { symbol: own.map((point) => shape(point, kind === "predicted")), size: 8, color: colour, line: { width: 1.2, color: kind === "predicted" ? colour : css("--bg") } } });
@@ -102,7 +107,7 @@ function drawTime(points, state) {
   const ticks = [...new Set(xs)].sort((a, b) => a - b), kept = ticks.length > 8 ? ticks.filter((_, at) => at % Math.ceil(ticks.length / 8) === 0) : ticks;
   return draw("time", traces, layout("time", 376 + bottom, { margin: { b: bottom }, showlegend: true, legend: legendBelow(360), annotations: items.length <= 60 ? place(items, toPixel, obstacles) : [],
     xaxis: { type: "log", range: xRange, title: { text: "n: keys of a sequence (tokens; 1k is 1024)", standoff: 8 }, tickvals: kept, ticktext: kept.map((tick) => (tick % 1024 ? tick : tick / 1024 + "k")) },
-    yaxis: { type: "log", range: yRange, title: { text: "time of one call", standoff: 4 }, tickformat: "~s", ticksuffix: "s", dtick: 1 } }));
+    yaxis: { type: "log", range: yRange, title: { text: "time of one call", standoff: 4 }, tickformat: "~s", ticksuffix: "s", nticks: 8 } }));
 }
 
 function drawKv(points) {

@@ -24,7 +24,7 @@ const digits = (value) => (value === 0 ? "0" : Math.abs(value) >= 1000 ? value.t
 function scaled(value, unit, prefixes, base) {
   if (value === null || value === undefined) return "";
   let step = 0;
-  while (step < prefixes.length - 1 && Math.abs(Number(value.toPrecision(3))) >= base) { value /= base; step += 1; }
+  while (step < prefixes.length - 1 && (Math.abs(value) >= base || Math.abs(Number(value.toPrecision(3))) >= base)) { value /= base; step += 1; }
   return digits(value) + " " + prefixes[step] + unit;
 }
 function si(value, unit) {

@@ -10,7 +10,7 @@ function verdictOf(point, tag) {
   const box = make(tag), head = make("div", `${point.number} ${point.configuration} `, { class: "what" });
   head.append(make("small", `${point.implementation}${VIEW.sources.length > 1 ? ", " + VIEW.sources[point.run] : ""}`));
   box.append(head, make("div", `${point.phase}, ${point.problem}`, { class: "problem" }));
-  box.append(make("div", point.verdict ? point.verdict.replace(/\.?$/, ".") : "Nothing is known of its limits.", { class: ["ok", "predicted"].includes(point.status) ? "" : "bad" }));
+  box.append(make("div", point.verdict ? point.verdict.replace(/\.?$/, ".").replace(/ %/g, "\u00a0%") : "Nothing is known of its limits.", { class: ["ok", "predicted"].includes(point.status) ? "" : "bad" }));
   for (const note of point.notes) box.append(make("div", note.slice(0, 1).toUpperCase() + note.slice(1) + ".", { class: "bad" }));
   if (point.advice) box.append(make("div", point.advice, { class: "next" }));
   return box;

@@ -113,15 +113,18 @@ function drawRoofline(points, state) {
     for (const line of lines) {
       const x = line.memory ? [left, Math.min(highest / line.per_s, right)] : [memory.length ? line.per_s / Math.max(...memory) : left, right];
       const y = line.memory ? x.map((at) => at * line.per_s) : [line.per_s, line.per_s];
-      const label = `${[...line.names].join(", ")} ${si(line.per_s, line.memory ? "B/s" : "FLOP/s")}`;
+      const unit = line.memory ? "B/s" : "FLOP/s", label = `${[...line.names].join(", ")} ${si(line.per_s, unit)}`;
       traces.push({ x, y, mode: "lines", type: "scatter", showlegend: false, hoverinfo: "text", hovertext: `${label} (${strong === (state.roof === "measured") ? "measured" : "data sheet"})`,
         line: { color: css("--text"), width: strong ? 1.6 : 1, dash: strong ? (line.names.has("L2") ? "dashdot" : "solid") : "dot" }, opacity: strong ? 0.9 : 0.45, meta: "ceiling" });
       if (!strong) continue;
       const slope = (-Math.atan(area[1] / (yRange[1] - yRange[0]) / (area[0] / (xRange[1] - xRange[0]))) * 180) / Math.PI;
-      const start = Math.max(left, 10 ** yRange[0] / line.per_s), at = start * 10 ** (phone ? 0.55 : 0.4);
+      const twin = other.find((each) => [...each.names].some((name) => line.names.has(name))), highest_of_both = Math.max(line.per_s, twin ? twin.per_s : 0);
+      const both = twin && twin.per_s !== line.per_s && !phone ? `${label} (${state.roof === "measured" ? "data sheet" : "measured"} ${si(twin.per_s, unit)})` : label;
+      const font = { size: 11, color: css("--soft") }, start = Math.max(left, 10 ** yRange[0] / highest_of_both);
+      const along = (3.2 * both.length + 14) * Math.cos((slope * Math.PI) / 180), middle = start * 10 ** ((along / area[0]) * (xRange[1] - xRange[0]));
       notes.push(line.memory
-        ? { x: log(at), y: log(at * line.per_s), text: label, textangle: slope, showarrow: false, yshift: 9, xshift: -9, font: { size: 11, color: css("--soft") } }
-        : { x: xRange[1], xanchor: "right", y: log(line.per_s), text: label, showarrow: false, yshift: 9, xshift: -4, font: { size: 11, color: css("--soft") } });
+        ? { x: log(middle), y: log(middle * highest_of_both), text: both, textangle: slope, showarrow: false, yshift: 8, xshift: -6, font }
+        : { x: xRange[1], xanchor: "right", y: log(highest_of_both), text: both, showarrow: false, yshift: 9, xshift: -4, font });
     }
   }
   const joined = { x: [], y: [], mode: "lines", type: "scatter", hoverinfo: "skip", showlegend: false, line: { color: css("--soft"), width: 1 }, opacity: 0.6, meta: "joined" };
@@ -147,7 +150,7 @@ function drawRoofline(points, state) {
   if (labelled.length <= LABELLED) notes.push(...place(labelled.map((mark) => ({ ...mark, text: String(mark.point.number) })), toPixel, shown));
   const title = { hbm: "FLOP per HBM byte", l2: "FLOP per L2 byte (counted)", sm: "FLOP per byte at the SMs" }[state.axis];
   const shownLayout = layout("roofline", height, { margin: { b: bottom }, annotations: notes, showlegend: true, legend: legendBelow(area[1]),
-    xaxis: { type: "log", range: xRange, title: { text: title, standoff: 8 }, dtick: phone ? 1 : undefined, exponentformat: "none", minor: { showgrid: false } },
+    xaxis: { type: "log", range: xRange, title: { text: title, standoff: 8 }, dtick: phone ? 1 : undefined, tickformat: ",.2~r", minor: { showgrid: false } },
     yaxis: { type: "log", range: yRange, title: { text: "FLOP/s", standoff: 4 }, tickformat: "~s", dtick: 1 } });
   return draw("roofline", traces, shownLayout);
 }

@@ -1,5 +1,6 @@
 // The table of all figures: sorted, filtered and paged, copied and saved as it is shown. Every cell is text, never markup.
 const PAGE = 50;
+const WIDE = new Set(["problem", "reason"]);
 const rate = (point) => perSecond(point.flops, point.measured_s);
 const COLUMNS = [ // name in CSV, heading, value, text, in the short table
   ["number", "#", (p) => p.number, String, true], ["run", "run", (p) => VIEW.sources[p.run], String, VIEW.sources.length > 1],
@@ -64,6 +65,7 @@ function drawTable(points) {
         cell.className = "pick";
         cell.append(button);
       } else if (value !== null && value !== undefined) cell.textContent = column.text(value);
+      if (WIDE.has(column.key)) cell.classList.add("wide");
       if (column.key === "status" && !["ok", "predicted"].includes(value)) cell.classList.add("bad");
       row.append(cell);
     }

@@ -1,0 +1,177 @@
+"""A view in a terminal of 80 columns: summary, a table of the points, verdicts, errors against counters, a text roofline."""
+
+from collections.abc import Mapping
+from textwrap import wrap
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from roofline.reports.accuracy import Accuracy, by_variant
+from roofline.reports.output import print_table
+from roofline.reports.plot import chart
+from roofline.reports.points import Point
+from roofline.reports.view import ROOF_NAMES, View
+from roofline.units import format_percent, format_si
+
+SAME = 1e-9  # an error this small is rounding
+BAD = ("wrong", "failed", "unsupported")
+
+
+def render_view(view: View, console: Console) -> None:
+    """Print the whole report."""
+    for index, source in enumerate(view.sources):
+        console.print(Text(source.name, style="bold"), Text(f"({source.device})", style="dim"))
+        for label, value in source.facts:
+            if label in ("Measured", "Command", "Driver", "Versions"):
+                console.print(f"{label}: {value}", markup=False, highlight=False, style="dim")
+        for note in source.notes:
+            console.print(f"Note: {note}", markup=False, highlight=False, style="yellow")
+        points = [point for point in view.points if point.run == index]
+        if points:
+            console.print()
+            print_table(_points(points, view.roof), console)
+        console.print()
+    for sentence in view.summary:
+        console.print(Text(sentence))
+    console.print()
+    for point in view.points:
+        _verdict(point, view, console)
+    if view.errors:
+        console.print()
+        print_table(error_rows(view), console)
+    drawing = chart_of(view)
+    if drawing is not None:
+        console.print()
+        console.print(Text.from_ansi(chart(drawing)))
+
+
+def error_rows(view: View) -> Table:
+    """Return the errors of the predicted HBM bytes by variant, next to those of the simpler counts."""
+    table = _table("HBM bytes against counters: errors of the prediction, medians of simpler counts")
+    for column in ("points", "median", "p90", "worst", "minimum", "cold", "SM side"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in by_variant(view.errors):
+        figures = [_error(value) for value in (row.median, row.p90)]
+        simple = [_error(value) for value in (row.minimum, row.cold, row.sm_side)]
+        table.add_row(Text(row.variant), str(row.points), *figures, _signed(row.worst), *simple)
+    return table
+
+
+def render_validation(view: View, console: Console) -> None:
+    """Print the error table of ``validate``, the worst points by name, and how exact the exact counts are."""
+    console.print(
+        Text(view.title, style="bold"), Text(f"({', '.join(dict.fromkeys(s.device for s in view.sources))})", style="dim")
+    )
+    rows = by_variant(view.errors)
+    console.print(f"{rows[-1].points} points with counters\n", highlight=False)
+    print_table(error_rows(view), console)
+    console.print()
+    for row in rows:
+        if row.variant != "all":
+            console.print(Text(f"Worst of {row.variant}: {_signed(row.worst)}, {row.worst_point}"))
+    console.print(Text(_exact(rows[-1])))
+
+
+def validation(view: View) -> dict[str, Any]:
+    """Return what ``validate --json`` prints."""
+    return {
+        "schema": "roofline.validation/1",
+        "runs": [source.name for source in view.sources],
+        "errors": [row._asdict() for row in view.errors],
+    }
+
+
+def chart_of(view: View) -> dict[str, Any] | None:
+    """Return the view as the analysis that ``plot`` draws: the dtype of most points, each where it was measured or predicted."""
+    drawn = [point for point in view.points if point.flops and point.hbm_used]
+    if not drawn:
+        return None
+    dtypes = [point.dtype for point in drawn]
+    dtype = max(dict.fromkeys(dtypes), key=dtypes.count)
+    roof = {line.level: line for line in view.ceilings if line.run == drawn[0].run and line.roof == "datasheet"}
+    if view.roof == "measured":
+        roof |= {line.level: line for line in view.ceilings if line.run == drawn[0].run and line.roof == "measured"}
+    if "HBM" not in roof:
+        return None
+    ridge = roof[dtype].per_s / roof["HBM"].per_s if dtype in roof else None
+    results = []
+    for point in drawn:
+        time_s = point.measured_s or point.predicted_s.get(view.roof) or point.predicted_s.get("datasheet")
+        if point.dtype == dtype and time_s and point.flops and point.hbm_used:
+            name = f"{point.number} {point.configuration}" + ("" if point.is_ours else f" {point.implementation}")
+            results.append(
+                {
+                    "configuration": name,
+                    "intensity": point.flops / point.hbm_used,
+                    "ridge": ridge,
+                    "attainable_flop_per_s": point.flops / time_s,
+                }
+            )
+    ceilings = {"hbm_bytes_per_s": {"value": roof["HBM"].per_s}}
+    name = f"{view.sources[drawn[0].run].device}, {dtype}, {ROOF_NAMES[view.roof]} roof"
+    device = {"name": name, "datasheet": ceilings, "measured": {}}
+    return {"device": device, "conventions": {"roof": "datasheet"}, "results": results} if results else None
+
+
+def _points(points: list[Point], roof: str) -> Table:
+    table = _table("")
+    for column in ("by", "time", "FLOP/s", "roof", "bound", "HBM", "error"):
+        table.add_column(column, justify="left" if column in ("by", "bound") else "right", no_wrap=True)
+    for point in points:
+        name = Text(f"{point.number} {point.configuration}")
+        maker = Text(point.implementation.removeprefix("roofline/") if point.is_ours else point.implementation)
+        if point.status in BAD:
+            table.add_row(name, maker, Text(point.status, style="yellow"))
+            continue
+        time_s = point.measured_s or point.predicted_s.get(roof) or point.predicted_s.get("datasheet")
+        share = point.roof_share.get(roof)
+        table.add_row(
+            name,
+            maker,
+            ("" if point.measured_s else "≥ ") + format_si(time_s, "s") if time_s else "-",
+            format_si(point.flops / time_s, "") if point.flops and time_s else "-",
+            format_percent(share, 2) if share else "-",
+            Text(point.bound or "-") if point.is_ours else "",
+            format_si(point.hbm_used, "B") if point.hbm_used else "-",
+            _signed(point.prediction_error),
+        )
+    return table
+
+
+def _verdict(point: Point, view: View, console: Console) -> None:
+    where = f", {view.sources[point.run].name}" if len(view.sources) > 1 else ""
+    head = Text(f"{point.number} {point.configuration}", style="bold")
+    console.print(head + Text(f" {point.implementation}{where}", style="dim"))
+    sentences = [f"{point.phase}, {point.problem}.", f"{point.verdict}." if point.verdict else "", *point.notes, point.advice]
+    for line in wrap(" ".join(sentence for sentence in sentences if sentence), console.width - 2):
+        console.print(Text(f"  {line}"))
+
+
+def _exact(row: Accuracy) -> str:
+    said = [
+        f"{name} {_signed(value)}"
+        for name, value in (("SM bytes", row.sm_bytes), ("tensor FLOPs", row.flops))
+        if value is not None
+    ]
+    return f"Counts that should be exact, at worst: {', '.join(said)}" if said else "SM bytes and tensor FLOPs were not counted"
+
+
+def _table(title: str) -> Table:
+    table = Table(title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("", no_wrap=True)
+    return table
+
+
+def _error(value: float | None) -> str:
+    return "-" if value is None else "0 %" if abs(value) < SAME else format_percent(value, 2)
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else ("+" if value > SAME else "") + _error(value)
+
+
+def validation_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of ``validate --csv``."""
+    return list(document["errors"])
