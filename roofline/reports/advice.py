@@ -38,7 +38,7 @@ def advice(
     share = (told["share"].get("measured") or told["share"].get("datasheet")) if measured else None
     if share is not None and share < FAR:
         return _slow(result, measured, told)
-    if wasteful > AVOIDABLE and bound == "hbm":
+    if least and wasteful > AVOIDABLE and bound == "hbm":
         return f"Move fewer bytes: the minimum is {format_si(least, 'B')}, {format_number(wasteful, 2)}x less."
     if share is not None and share < NEAR:
         return _slow(result, measured, told)

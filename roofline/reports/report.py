@@ -1,4 +1,4 @@
-"""Where a report goes: a page, images, tables, or the terminal. Each file is named by an option and never overwritten unasked."""
+"""Where a report goes: a page, images, tables, or the terminal. No file is overwritten unasked."""
 
 from collections.abc import Sequence
 from pathlib import Path

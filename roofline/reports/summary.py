@@ -84,7 +84,7 @@ def validation(view: View) -> dict[str, Any]:
 
 
 def chart_of(view: View) -> dict[str, Any] | None:
-    """Return the view as the analysis that ``plot`` draws: the dtype of most points, each where it was measured or predicted."""
+    """Return the view as the analysis that ``plot`` draws: the dtype of most points, measured or predicted."""
     drawn = [point for point in view.points if point.flops and point.hbm_used]
     if not drawn:
         return None

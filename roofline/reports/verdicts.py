@@ -43,7 +43,7 @@ def measured_verdict(
 ) -> list[str]:
     """Return the sentences of a timed point: how fast, how close to the roof, and how good the predicted bytes were.
 
-    ``told`` holds what was derived of it: ``share`` and ``roof_s`` by roof, ``counted`` and ``hbm_used`` bytes, their ``source``.
+    ``told`` holds what was derived of it: ``share`` of and ``roof_s`` at each roof, ``counted`` and ``hbm_used`` bytes.
     """
     time_s, flops = measured["time_s"]["median"], result.get("flops")
     parts = [format_si(time_s, "s")]

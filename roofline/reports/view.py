@@ -185,7 +185,8 @@ def _summary(points: Sequence[Point], errors: Sequence[ErrorRow], changes: Seque
     if row is not None:
         cold = next((e for e in errors if e.variant == row.variant and e.estimate == "cold launches"), None)
         beside = f"; counting cold launches is off by {format_percent(cold.median, 2)}" if cold else ""
-        yield f"HBM bytes are predicted within {format_percent(row.median, 2)} of the counters (median of {row.points}{beside})."
+        within = format_percent(row.median, 2)
+        yield f"HBM bytes are predicted within {within} of the counters (median of {row.points}{beside})."
     elif timed:
         yield "No counters were read: bytes are predicted, not counted."
     broken = [each for each in points if each.status in ("wrong", "failed")]
