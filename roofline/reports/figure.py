@@ -50,13 +50,13 @@ def figure(view: View) -> dict[str, Any]:
     return {
         "data": traces,
         "layout": {
-            "title": {"text": escape(title)},
+            "title": {"text": f"{escape(title)}<br><sup>hollow: predicted at the {ROOF_NAMES[view.roof]} roof, filled: measured</sup>"},
             "width": WIDTH,
             "height": HEIGHT,
             "paper_bgcolor": "white",
             "plot_bgcolor": "white",
-            "xaxis": {**log, "title": {"text": "FLOP per HBM byte"}},
-            "yaxis": {**log, "title": {"text": "FLOP/s"}, "tickformat": "~s"},
+            "xaxis": {**log, "dtick": "D2", "title": {"text": "FLOP per HBM byte"}},
+            "yaxis": {**log, "title": {"text": "FLOP/s"}, "dtick": "D2", "tickformat": "~s"},
             "legend": {"orientation": "h", "y": -0.15},
         },
     }

@@ -114,11 +114,13 @@ def many(count: int) -> Run:
         record = found[index % len(found)]
         assert record.measurement is not None
         assert record.prediction is not None
-        scale = 2 ** noise.uniform(-3, 3)
-        median = record.measurement.time_s.median * scale
+        flops = int(record.prediction.flops * 2 ** noise.uniform(-3, 3))
+        bytes_ = record.prediction.hbm_bytes or 1.0
+        floor_s = max(flops / MEASURED["bf16_flop_per_s"], bytes_ / MEASURED["hbm_bytes_per_s"])
+        median = floor_s / EFFICIENCY[record.variant] * noise.uniform(1, 1.4)
         times = {"median": median, "p10": median, "p90": median, "samples": [median]}
         measurement = record.measurement.model_copy(update={"time_s": record.measurement.time_s.model_validate(times)})
-        prediction = record.prediction.model_copy(update={"flops": int(record.prediction.flops * scale)})
+        prediction = record.prediction.model_copy(update={"flops": flops, "time_s": floor_s, "time_measured_roof_s": floor_s})
         problem = {**record.problem, "batch": 1 + index // len(found)}
         points.append(record.model_copy(update={"measurement": measurement, "prediction": prediction, "problem": problem}))
     return run("many.jsonl", points)

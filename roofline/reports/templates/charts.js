@@ -21,7 +21,7 @@ function drawBytes(points, state) {
   const all = ours(points).filter((point) => point.tensors.length), level = state.axis === "sm" ? "sm" : "hbm", shown = all.slice(0, ROWS);
   noteOf("bytes-note", shown.length, all.length);
   if (!shown.length) return empty("bytes", "No configuration here has bytes by tensor.");
-  const width = document.getElementById("bytes").clientWidth, names = shown.map((point) => rowName(point, width)), mode = state.bytes;
+  const width = widthOf("bytes"), names = shown.map((point) => rowName(point, width)), mode = state.bytes;
   const tensors = [...new Set(shown.flatMap((point) => point.tensors.map((tensor) => tensor.name)))];
   tensors.sort((a, b) => (a === "S" || a === "P") - (b === "S" || b === "P"));
   const total = (point) => point.tensors.reduce((sum, tensor) => sum + tensor[level], 0);
@@ -33,7 +33,7 @@ function drawBytes(points, state) {
       hovertext: moved.map((bytes, row) => `<b>${escapeText(name)}</b>: ${si(bytes, "B")}, ${percent(bytes / (total(shown[row]) || 1))}<br>${names[row]}<br>${escapeText(shown[row].problem)}`),
       marker: { color: tone(TENSORS[name], greys[at % greys.length]), pattern: { shape: name === "P" ? "/" : TENSORS[name] ? "" : ".", size: 6, solidity: 0.25, fillmode: "overlay", fgcolor: css("--bg"), fgopacity: 0.8 }, line: { width: 0.5, color: css("--bg") } } };
   });
-  const title = { bytes: `${level.toUpperCase()} bytes, predicted`, times: `${level.toUpperCase()} bytes over the minimum (×)`, share: `share of ${level.toUpperCase()} bytes` }[mode];
+  const title = { bytes: `${level.toUpperCase()} bytes, predicted`, times: `${level.toUpperCase()} bytes, × minimum`, share: `share of ${level.toUpperCase()} bytes` }[mode];
   const bars = 24 * shown.length, rows = legendRows(tensors, width), bottom = 60 + 22 * rows;
   return draw("bytes", traces, layout("bytes", bars + 40 + bottom, { barmode: "stack", bargap: 0.25, margin: { l: rowMargin(names), b: bottom, t: 8 }, legend: { ...legendBelow(bars + 32), traceorder: "normal" }, showlegend: true,
     xaxis: { title: { text: title, standoff: 8 }, rangemode: "tozero", tickformat: mode === "bytes" ? "~s" : undefined, ticksuffix: mode === "bytes" ? "B" : mode === "share" ? " %" : "×", nticks: width < 560 ? 5 : 10 },
@@ -44,7 +44,7 @@ function drawAccuracy(points) {
   if (!document.getElementById("accuracy")) return null;
   const counted = points.filter((point) => point.prediction_error !== null);
   if (!counted.length) return empty("accuracy", "No point here has counted HBM bytes.");
-  const width = document.getElementById("accuracy").clientWidth, variants = [...new Set(counted.map((point) => point.variant))];
+  const width = widthOf("accuracy"), variants = [...new Set(counted.map((point) => point.variant))];
   const step = Math.max(1, Math.ceil(counted.length / DRAWN));
   const tell = (point, what, bytes) => `<b>${point.number} ${escapeText(point.configuration)}</b><br>${escapeText(point.problem)}<br>${what} ${si(bytes, "B")}, counted ${si(point.hbm_counted, "B")}: ${signed(bytes / point.hbm_counted - 1)}`;
   const traces = [["minimum", "hbm_bytes_min", "line-ew-open"], ["cold launches", "hbm_bytes_cold", "asterisk-open"]].map(([name, field, symbol]) => {
@@ -57,13 +57,14 @@ function drawAccuracy(points) {
     traces.push({ x: own.map((point) => point.hbm_counted), y: own.map((point) => point.hbm_bytes / point.hbm_counted), mode: "markers", type: "scatter", name: escapeText(variant), hoverinfo: "text", meta: "prediction",
       hovertext: own.map((point) => tell(point, "predicted", point.hbm_bytes)), customdata: own.map((point) => point.number), marker: { symbol: own.map((point) => shape(point, false)), size: 9, color: tone(COLOURS[variant]), line: { width: 0.8, color: css("--bg") } } });
   }
+  const sizes = counted.map((point) => log(point.hbm_counted)), span = [Math.min(...sizes) - 0.2, Math.max(...sizes) + 0.2];
   const ratios = traces.flatMap((trace) => trace.y), low = Math.min(0.8, ...ratios) / 1.15, high = Math.max(1.25, ...ratios) * 1.15;
   const ticks = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.8, 1, 1.25, 2, 5, 10, 20, 50, 100].filter((tick) => tick >= low && tick <= high);
   const rows = legendRows([...variants, "minimum", "cold launches"], width), bottom = 60 + 22 * rows;
   return draw("accuracy", traces, layout("accuracy", 320 + bottom, { margin: { b: bottom }, showlegend: true, legend: legendBelow(304),
     shapes: [{ type: "rect", xref: "paper", x0: 0, x1: 1, y0: 0.9, y1: 1.1, fillcolor: css("--accent"), opacity: 0.1, line: { width: 0 } }, { type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: css("--soft"), width: 1 } }],
     annotations: [{ xref: "paper", x: 1, xanchor: "right", y: log(1.1), yanchor: "bottom", text: "±10 %", showarrow: false, font: { size: 11, color: css("--soft") } }],
-    xaxis: { type: "log", title: { text: "counted HBM bytes", standoff: 8 }, tickformat: "~s", ticksuffix: "B", dtick: 1 },
+    xaxis: { type: "log", range: span, title: { text: "counted HBM bytes", standoff: 8 }, ...logTicks(span, (tick) => si(tick, "B"), width / 90) },
     yaxis: { type: "log", range: [log(low), log(high)], tickvals: ticks, ticktext: ticks.map((tick) => tick + "×"), title: { text: "bytes / counted", standoff: 4 } } }));
 }
 
@@ -82,7 +83,7 @@ function drawTime(points, state) {
   if (chosen.length > 30) { words = `The 30 longest of ${chosen.length} series; filter to see others.`; chosen = chosen.slice(0, 30); }
   document.getElementById("time-note").textContent = words;
   if (!chosen.length) return empty("time", "No point here has a time and one length.");
-  const width = document.getElementById("time").clientWidth, traces = [], items = [], obstacles = [], named = new Set();
+  const width = widthOf("time"), traces = [], items = [], obstacles = [], named = new Set();
   for (const line of chosen) {
     line.sort((a, b) => a.tokens - b.tokens);
     const first = line[0], name = `${first.configuration}${first.ours ? "" : " " + first.implementation}${first.phase === "decode" ? " (decode)" : ""}`, colour = tone(COLOURS[first.variant]);
@@ -106,15 +107,15 @@ function drawTime(points, state) {
   const toPixel = (at) => [((log(at.x) - xRange[0]) / (xRange[1] - xRange[0])) * area[0], (1 - (log(at.y) - yRange[0]) / (yRange[1] - yRange[0])) * area[1]];
   const ticks = [...new Set(xs)].sort((a, b) => a - b), kept = ticks.length > 8 ? ticks.filter((_, at) => at % Math.ceil(ticks.length / 8) === 0) : ticks;
   return draw("time", traces, layout("time", 376 + bottom, { margin: { b: bottom }, showlegend: true, legend: legendBelow(360), annotations: items.length <= 60 ? place(items, toPixel, obstacles) : [],
-    xaxis: { type: "log", range: xRange, title: { text: "n: keys of a sequence (tokens; 1k is 1024)", standoff: 8 }, tickvals: kept, ticktext: kept.map((tick) => (tick % 1024 ? tick : tick / 1024 + "k")) },
-    yaxis: { type: "log", range: yRange, title: { text: "time of one call", standoff: 4 }, tickformat: "~s", ticksuffix: "s", nticks: 8 } }));
+    xaxis: { type: "log", range: xRange, title: { text: "n, tokens (1k is 1024)", standoff: 8 }, tickvals: kept, ticktext: kept.map((tick) => (tick % 1024 ? tick : tick / 1024 + "k")) },
+    yaxis: { type: "log", range: yRange, title: { text: "time of one call", standoff: 4 }, ...logTicks(yRange, (tick) => si(tick, "s")) } }));
 }
 
 function drawKv(points) {
   const all = ours(points).filter((point) => point.kv_cache_bytes), shown = all.slice(0, ROWS);
   noteOf("kv-note", shown.length, all.length);
   if (!shown.length) return empty("kv", "No configuration here has a KV cache.");
-  const width = document.getElementById("kv").clientWidth, names = shown.map((point) => rowName(point, width)), phone = width < 560;
+  const width = widthOf("kv"), names = shown.map((point) => rowName(point, width)), phone = width < 560;
   const more = shown.map((point, row) => ({ point, name: names[row] })).filter(({ point }) => point.kv_cache_bytes_allocated > point.kv_cache_bytes);
   const sizes = shown.flatMap((point) => [point.kv_cache_bytes, point.kv_cache_bytes_allocated || point.kv_cache_bytes]);
   const range = [log(Math.min(...sizes)) - 0.2, log(Math.max(...sizes)) + (phone ? 0.9 : 0.45)], ticks = [];

@@ -38,7 +38,7 @@ function si(value, unit) {
 }
 const iec = (value) => scaled(value, "B", ["", "Ki", "Mi", "Gi", "Ti"], 1024);
 const percent = (value) => (value === null || value === undefined ? "" : digits(value * 100) + " %");
-const signed = (value) => (value === null || value === undefined ? "" : (value > 0 ? "+" : "") + (Math.abs(value) < 1e-9 ? "0 %" : percent(value)));
+const signed = (value) => (value === null || value === undefined ? "" : (value > 0 ? "+" : "") + (Math.abs(value) < 1e-9 ? "0 %" : percent(Number(value.toPrecision(2)))));
 const perSecond = (work, time) => (work && time ? work / time : null);
 
 // Okabe-Ito, safe for the common kinds of colour blindness; shapes tell variants apart without colour.

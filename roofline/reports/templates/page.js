@@ -86,8 +86,8 @@ function start() {
   let resized, width = innerWidth;
   addEventListener("resize", () => { if (innerWidth === width) return; width = innerWidth; clearTimeout(resized); resized = setTimeout(refresh, 150); });
   // On paper: light, and every chart.
-  addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; drawEverything(); });
-  addEventListener("afterprint", () => { applyTheme(); refresh(); });
+  addEventListener("beforeprint", () => { paper = true; document.documentElement.dataset.theme = "light"; drawEverything(); });
+  addEventListener("afterprint", () => { paper = false; applyTheme(); refresh(); });
   document.documentElement.dataset.ready = "yes";
 }
 start();

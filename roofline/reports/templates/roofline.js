@@ -4,19 +4,30 @@ const DRAWN = 1500; // markers up to which every point is drawn
 const MARGIN = { l: 76, r: 24, t: 16, b: 56 };
 const log = Math.log10;
 
+let paper = false; // while printing
+const PAPER_WIDTH = 690; // of A4 or Letter between usual margins, in CSS pixels
+const widthOf = (id) => (paper ? PAPER_WIDTH : document.getElementById(id).clientWidth);
+// Ticks at powers of ten, and at 2 and 5 times them where there are few; every one says its unit.
+function logTicks([low, high], format, most) {
+  const ticks = [];
+  for (let power = Math.floor(low); power <= high; power += 1) for (const digit of [1, 2, 5]) ticks.push(digit * 10 ** power);
+  const inside = ticks.filter((tick) => log(tick) >= low && log(tick) <= high), decades = inside.filter((tick) => Math.abs(log(tick) - Math.round(log(tick))) < 1e-9);
+  const kept = decades.length > 1 && inside.length > (most || 9) ? decades : inside;
+  return { tickvals: kept, ticktext: kept.map(format) };
+}
 function css(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 function layout(id, height, extra) {
   const axis = { gridcolor: css("--grid"), zerolinecolor: css("--grid"), linecolor: css("--line"), automargin: false };
   const { xaxis, yaxis, margin, ...rest } = extra;
   return {
-    width: document.getElementById(id).clientWidth, height, margin: { ...MARGIN, ...margin },
+    width: widthOf(id), height, margin: { ...MARGIN, ...margin },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("--text"), size: 12 },
     hoverlabel: { align: "left", bgcolor: css("--panel"), font: { color: css("--text") }, bordercolor: css("--line") },
     hovermode: "closest", hoverdistance: 12, dragmode: "pan", xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis }, ...rest,
   };
 }
-const legendBelow = (height) => ({ orientation: "h", x: 0, xanchor: "left", y: -64 / height, yanchor: "top", font: { size: 12 } });
-const legendRows = (names, width) => Math.ceil(names.reduce((sum, name) => sum + 52 + 7 * name.length, 0) / Math.max(width - 90, 160)) + 1;
+const legendBelow = (height) => ({ orientation: "h", xref: "container", x: 0.01, xanchor: "left", y: -64 / height, yanchor: "top", font: { size: 12 } });
+const legendRows = (names, width) => Math.ceil(names.length / Math.max(Math.floor((width - 20) / (52 + 6.6 * Math.max(...names.map((name) => name.length)))), 1)) + 1;
 function draw(id, traces, shown) {
   const config = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], displayModeBar: false, scrollZoom: false };
   return Plotly.react(id, traces, shown, config);
@@ -44,13 +55,14 @@ function place(items, toPixel, obstacles) {
 // One marker for the points of one cell of the screen, so that 10,000 points stay quick; its hover says how many there are.
 function thin(marks) {
   if (marks.length <= DRAWN) return marks;
-  const cells = new Map();
-  for (const mark of marks) {
-    const key = [mark.point.series, mark.kind, Math.round(log(mark.x) * 28), Math.round(log(mark.y) * 28)].join();
-    const there = cells.get(key);
-    if (there) there.more += 1; else cells.set(key, { ...mark, more: 0 });
+  for (let cell = 30; ; cell *= 0.75) {
+    const cells = new Map();
+    for (const mark of marks) {
+      const key = `${mark.point.series}|${mark.kind}|${Math.round(log(mark.x) * cell)}|${Math.round(log(mark.y) * cell)}`, there = cells.get(key);
+      if (there) there.more += 1; else cells.set(key, { ...mark, more: 0 });
+    }
+    if (cells.size <= DRAWN || cell < 2) return [...cells.values()];
   }
-  return [...cells.values()];
 }
 const predictedTime = (point, roof) => point["predicted_s_" + roof] ?? point.predicted_s_datasheet ?? point.predicted_s_measured;
 function marks(points, state) {
@@ -96,7 +108,7 @@ function drawRoofline(points, state) {
   const words = document.getElementById("roofline-note");
   words.textContent = shown.length < chosen.length ? `${shown.length} markers stand for ${chosen.length}: close ones share one, filter to part them.` : "";
   if (!shown.length) return empty("roofline", state.axis === "l2" ? "No point here has L2 bytes: they come from hardware counters." : "No point here has both FLOPs and bytes.");
-  const width = document.getElementById("roofline").clientWidth, phone = width < 560;
+  const width = widthOf("roofline"), phone = width < 560;
   const roofs = ceilings(state, state.roof, VIEW.points), other = ceilings(state, state.roof === "measured" ? "datasheet" : "measured", VIEW.points);
   const peaks = roofs.filter((line) => !line.memory).map((line) => line.per_s), rates = roofs.filter((line) => line.memory).map((line) => line.per_s);
   const top = Math.max(...peaks, ...everything.map((mark) => mark.y)), most = peaks.length ? Math.max(...peaks) : Infinity;
@@ -150,7 +162,7 @@ function drawRoofline(points, state) {
   if (labelled.length <= LABELLED) notes.push(...place(labelled.map((mark) => ({ ...mark, text: String(mark.point.number) })), toPixel, shown));
   const title = { hbm: "FLOP per HBM byte", l2: "FLOP per L2 byte (counted)", sm: "FLOP per byte at the SMs" }[state.axis];
   const shownLayout = layout("roofline", height, { margin: { b: bottom }, annotations: notes, showlegend: true, legend: legendBelow(area[1]),
-    xaxis: { type: "log", range: xRange, title: { text: title, standoff: 8 }, dtick: phone ? 1 : undefined, tickformat: ",.2~r", minor: { showgrid: false } },
-    yaxis: { type: "log", range: yRange, title: { text: "FLOP/s", standoff: 4 }, tickformat: "~s", dtick: 1 } });
+    xaxis: { type: "log", range: xRange, title: { text: title, standoff: 8 }, ...logTicks(xRange, (tick) => tick.toLocaleString("en"), width / 75), tickangle: 0 },
+    yaxis: { type: "log", range: yRange, title: { text: "FLOP/s", standoff: 4 }, ...logTicks(yRange, (tick) => si(tick, "")) } });
   return draw("roofline", traces, shownLayout);
 }
