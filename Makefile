@@ -15,11 +15,11 @@ demo: $(VENV)/.installed  ## Set up a virtual environment and analyze n 2048, d 
 test: $(INSTALLED)  ## Set up everything and run the tests that need no GPU
 	$(PYTEST) -m "not gpu"
 
-check: $(INSTALLED)  ## ruff, mypy --strict and the quick tests (no GPU, no kernels)
+check: $(INSTALLED)  ## ruff, mypy --strict and the quick tests (no GPU, no kernels, no browser)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST) -m "not gpu and not kernels"
+	$(PYTEST) -m "not gpu and not kernels and not browser"
 
 gpu:  ## The tests that need an NVIDIA GPU, with the python that has torch and triton
 	$(PYTHON) -m pytest -m gpu tests
@@ -27,6 +27,9 @@ gpu:  ## The tests that need an NVIDIA GPU, with the python that has torch and t
 bench: $(INSTALLED)  ## Start-up time and sweep rate, as quoted in the README
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/sweep.py
+
+gallery: $(INSTALLED)  ## Pages and pictures in docs/gallery, from the runs in docs/results
+	$(BIN)/python docs/gallery.py
 
 golden: $(INSTALLED)  ## Rewrite the golden terminal outputs after a wanted change
 	ROOFLINE_UPDATE_GOLDEN=1 $(BIN)/python -m pytest -q -k golden
@@ -43,4 +46,4 @@ $(INSTALLED): $(VENV)/.installed
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.PHONY: help demo test check gpu bench golden clean
+.PHONY: help demo test check gpu bench gallery golden clean

@@ -50,7 +50,9 @@ def figure(view: View) -> dict[str, Any]:
     return {
         "data": traces,
         "layout": {
-            "title": {"text": f"{escape(title)}<br><sup>hollow: predicted at the {ROOF_NAMES[view.roof]} roof, filled: measured</sup>"},
+            "title": {
+                "text": f"{escape(title)}<br><sup>hollow: predicted at the {ROOF_NAMES[view.roof]} roof, filled: measured</sup>"
+            },
             "width": WIDTH,
             "height": HEIGHT,
             "paper_bgcolor": "white",

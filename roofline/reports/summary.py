@@ -10,7 +10,7 @@ from rich.text import Text
 
 from roofline.reports.accuracy import Accuracy, by_variant
 from roofline.reports.output import print_table
-from roofline.reports.plot import chart
+from roofline.reports.plot import MARKERS, chart
 from roofline.reports.points import Point
 from roofline.reports.view import ROOF_NAMES, View
 from roofline.units import format_percent, format_si
@@ -25,7 +25,8 @@ def render_view(view: View, console: Console) -> None:
         console.print(Text(source.name, style="bold"), Text(f"({source.device})", style="dim"))
         for label, value in source.facts:
             if label in ("Measured", "Command", "Driver", "Versions"):
-                console.print(f"{label}: {value}", markup=False, highlight=False, style="dim")
+                for line in wrap(f"{label}: {value}", console.width, subsequent_indent="  ", break_long_words=False):
+                    console.print(Text(line, style="dim"))
         for note in source.notes:
             console.print(f"Note: {note}", markup=False, highlight=False, style="yellow")
         points = [point for point in view.points if point.run == index]
@@ -34,7 +35,8 @@ def render_view(view: View, console: Console) -> None:
             print_table(_points(points, view.roof), console)
         console.print()
     for sentence in view.summary:
-        console.print(Text(sentence))
+        for line in wrap(sentence, console.width):
+            console.print(Text(line))
     console.print()
     for point in view.points:
         _verdict(point, view, console)
@@ -45,6 +47,10 @@ def render_view(view: View, console: Console) -> None:
     if drawing is not None:
         console.print()
         console.print(Text.from_ansi(chart(drawing)))
+        if len(drawing["results"]) > len(MARKERS):
+            console.print(
+                f"The first {len(MARKERS)} of {len(drawing['results'])} points; -o FILE.html draws all.", highlight=False
+            )
 
 
 def error_rows(view: View) -> Table:
@@ -85,7 +91,7 @@ def validation(view: View) -> dict[str, Any]:
 
 def chart_of(view: View) -> dict[str, Any] | None:
     """Return the view as the analysis that ``plot`` draws: the dtype of most points, measured or predicted."""
-    drawn = [point for point in view.points if point.flops and point.hbm_used]
+    drawn = [point for point in view.points if point.flops and point.hbm_used and point.status not in BAD]
     if not drawn:
         return None
     dtypes = [point.dtype for point in drawn]
