@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -135,3 +136,16 @@ def test_images_need_a_browser(roofline: Command, run_file: Path, monkeypatch: p
     assert Path("r.svg").read_bytes() == b"svg"
     assert roofline("report", "run.jsonl", "--svg", "r.png")[0] == 2
     assert figure.WIDTH > figure.HEIGHT
+
+
+def test_the_gallery_says_when_no_run_is_stored(tmp_path: Path, capsys: pytest.CaptureFixture[str], run_file: Path) -> None:
+    gallery = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "gallery.py"))
+    main, names = gallery["main"], gallery["main"].__globals__
+    names |= {"RESULTS": tmp_path / "results", "GALLERY": tmp_path / "gallery", "write_image": lambda shown, path: None}
+    assert main() == 3
+    assert "no stored runs" in capsys.readouterr().err
+    (tmp_path / "results" / "h200").mkdir(parents=True)
+    run_file.rename(tmp_path / "results" / "h200" / "quick.jsonl")
+    assert main() == 0
+    assert (tmp_path / "gallery" / "h200-quick.html").exists()
+    assert "![Roofline of h200-quick](h200-quick.png)" in (tmp_path / "gallery" / "README.md").read_text(encoding="utf-8")
