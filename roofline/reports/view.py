@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roofline.reports.accuracy import ALL, ErrorRow, error_table
+from roofline.reports.beside import beside
 from roofline.reports.facts import document_facts, run_facts
 from roofline.reports.points import ROOFS, Point, point
 from roofline.units import format_percent, format_si
@@ -136,6 +137,7 @@ def _view(
     measured = any(line.roof == "measured" and line.level == "HBM" for line in ceilings)
     timed = any(each.measured_s is not None for each in points)
     chosen = roof or ("measured" if measured and timed else "datasheet")
+    points = beside(points)
     errors = error_table(points)
     summary = tuple(_summary(points, errors, changes))
     return View(title, chosen, tuple(sources), tuple(ceilings), tuple(points), errors, summary, changes)

@@ -238,13 +238,17 @@ def test_nothing_overflows(opened: Opened, shown: View, width: int, dark: bool) 
     assert overflow(browser) <= 0
     colour = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert (colour == "rgb(255, 255, 255)") is not dark
-    # Nothing is drawn outside its chart, and the legend covers no data.
+    # Nothing is drawn outside its chart, and neither legend nor titles cover data.
     script = """
     return ["roofline", "bytes", "accuracy", "time", "kv"].filter((id) => {
       const box = document.getElementById(id).getBoundingClientRect();
       const plot = document.querySelector(`#${id} .plot`)?.getBoundingClientRect();
       const legend = document.querySelector(`#${id} .legend`)?.getBoundingClientRect();
-      return box.right > innerWidth + 1 || (plot && legend && legend.top < plot.bottom);
+      const inside = document.querySelector(`#${id} .gridlayer`)?.getBoundingClientRect();
+      const titles = ["FLOP/s", "time of one call", "bytes / counted"];
+      const title = [...document.querySelectorAll(`#${id} .annotation`)].find((each) => titles.includes(each.textContent));
+      const covers = title && title.getBoundingClientRect().right > inside.left;
+      return box.right > innerWidth + 1 || (plot && legend && legend.top < plot.bottom) || covers;
     });
     """
     assert browser.execute_script(script) == []

@@ -75,6 +75,14 @@ def test_peers_stand_on_minimum_bytes_and_are_not_judged_by_our_prediction(shown
     assert {each.series for each in peers} >= {"flash, torch/flash", "split-kv, torch/cudnn"}
 
 
+def test_ours_and_peers_are_set_against_each_other() -> None:
+    ours, *peers = view_of_runs([runs.run(points=runs.records((FLASH,))[:3])]).points
+    assert [peer.implementation for peer in peers] == ["torch/flash", "torch/cudnn"]
+    times = [each.measured_s or 0.0 for each in (ours, *peers)]
+    assert ours.verdict.endswith(f"{times[2] / times[0]:.3f}x as fast as its fastest peer, torch/cudnn")
+    assert peers[0].verdict.endswith(f"{times[0] / times[1]:.3f}x as fast as roofline/flash")
+
+
 def test_a_point_without_a_time_says_why(shown: View) -> None:
     wrong = next(each for each in shown.points if each.status == "wrong")
     assert wrong.verdict == "wrong: relative error 0.31, allowed 0.004"

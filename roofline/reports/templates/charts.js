@@ -65,7 +65,7 @@ function drawAccuracy(points) {
     shapes: [{ type: "rect", xref: "paper", x0: 0, x1: 1, y0: 0.9, y1: 1.1, fillcolor: css("--accent"), opacity: 0.1, line: { width: 0 } }, { type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: css("--soft"), width: 1 } }],
     annotations: [{ xref: "paper", x: 1, xanchor: "right", y: log(1.1), yanchor: "bottom", text: "±10 %", showarrow: false, font: { size: 11, color: css("--soft") } }],
     xaxis: { type: "log", range: span, title: { text: "counted HBM bytes", standoff: 8 }, ...logTicks(span, (tick) => si(tick, "B"), width / 90) },
-    yaxis: { type: "log", range: [log(low), log(high)], tickvals: ticks, ticktext: ticks.map((tick) => tick + "×"), title: { text: "bytes / counted", standoff: 4 } } }));
+    yaxis: { type: "log", range: [log(low), log(high)], tickvals: ticks, ticktext: ticks.map((tick) => tick + "×"), title: "bytes / counted" } }));
 }
 
 function drawTime(points, state) {
@@ -108,7 +108,7 @@ function drawTime(points, state) {
   const ticks = [...new Set(xs)].sort((a, b) => a - b), kept = ticks.length > 8 ? ticks.filter((_, at) => at % Math.ceil(ticks.length / 8) === 0) : ticks;
   return draw("time", traces, layout("time", 376 + bottom, { margin: { b: bottom }, showlegend: true, legend: legendBelow(360), annotations: items.length <= 60 ? place(items, toPixel, obstacles) : [],
     xaxis: { type: "log", range: xRange, title: { text: "n, tokens (1k is 1024)", standoff: 8 }, tickvals: kept, ticktext: kept.map((tick) => (tick % 1024 ? tick : tick / 1024 + "k")) },
-    yaxis: { type: "log", range: yRange, title: { text: "time of one call", standoff: 4 }, ...logTicks(yRange, (tick) => si(tick, "s")) } }));
+    yaxis: { type: "log", range: yRange, title: "time of one call", ...logTicks(yRange, (tick) => si(tick, "s")) } }));
 }
 
 function drawKv(points) {

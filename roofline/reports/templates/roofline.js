@@ -18,15 +18,18 @@ function logTicks([low, high], format, most) {
 function css(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
 function layout(id, height, extra) {
   const axis = { gridcolor: css("--grid"), zerolinecolor: css("--grid"), linecolor: css("--line"), automargin: false };
-  const { xaxis, yaxis, margin, ...rest } = extra;
+  const { xaxis, yaxis, margin, annotations, ...rest } = extra, { title, ...vertical } = yaxis;
+  // Plotly puts the title of an upright axis into the plot where margins are fixed, so it is an annotation.
+  const upright = title && { text: title, textangle: -90, showarrow: false, xref: "paper", yref: "paper", x: 0, y: 0.5, xanchor: "center", yanchor: "middle", xshift: 14 - MARGIN.l, font: { size: 13 } };
   return {
-    width: widthOf(id), height, margin: { ...MARGIN, ...margin },
+    width: widthOf(id), height, margin: { ...MARGIN, ...margin, autoexpand: false },
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("--text"), size: 12 },
     hoverlabel: { align: "left", bgcolor: css("--panel"), font: { color: css("--text") }, bordercolor: css("--line") },
-    hovermode: "closest", hoverdistance: 12, dragmode: "pan", xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...yaxis }, ...rest,
+    hovermode: "closest", hoverdistance: 12, dragmode: "pan", xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...vertical },
+    annotations: [...(upright ? [upright] : []), ...(annotations || [])], ...rest,
   };
 }
-const legendBelow = (height) => ({ orientation: "h", xref: "container", x: 0.01, xanchor: "left", y: -64 / height, yanchor: "top", font: { size: 12 } });
+const legendBelow = (height) => ({ orientation: "h", xref: "container", x: 0.01, xanchor: "left", maxheight: 1, y: -64 / height, yanchor: "top", font: { size: 12 } });
 const legendRows = (names, width) => Math.ceil(names.length / Math.max(Math.floor((width - 20) / (52 + 6.6 * Math.max(...names.map((name) => name.length)))), 1)) + 1;
 function draw(id, traces, shown) {
   const config = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], displayModeBar: false, scrollZoom: false };
@@ -163,6 +166,6 @@ function drawRoofline(points, state) {
   const title = { hbm: "FLOP per HBM byte", l2: "FLOP per L2 byte (counted)", sm: "FLOP per byte at the SMs" }[state.axis];
   const shownLayout = layout("roofline", height, { margin: { b: bottom }, annotations: notes, showlegend: true, legend: legendBelow(area[1]),
     xaxis: { type: "log", range: xRange, title: { text: title, standoff: 8 }, ...logTicks(xRange, (tick) => tick.toLocaleString("en"), width / 75), tickangle: 0 },
-    yaxis: { type: "log", range: yRange, title: { text: "FLOP/s", standoff: 4 }, ...logTicks(yRange, (tick) => si(tick, "")) } });
+    yaxis: { type: "log", range: yRange, title: "FLOP/s", ...logTicks(yRange, (tick) => si(tick, "")) } });
   return draw("roofline", traces, shownLayout);
 }
