@@ -1,7 +1,7 @@
 """The environment and conventions of a report, as pairs of label and value. Pure; a fact that is unknown is left out."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from roofline.profiles.profile import CEILING_UNITS
@@ -14,6 +14,25 @@ PEAKS = "dense, fp32 accumulate; data-sheet and measured values are kept apart"
 def run_facts(header: Mapping[str, Any]) -> tuple[Fact, ...]:
     """Return the facts of a run's header."""
     return tuple((label, text) for label, text in _run_facts(header) if text)
+
+
+def condition_facts(measurements: Iterable[Mapping[str, Any]]) -> tuple[Fact, ...]:
+    """Return under which clocks and limits the points of a run were timed."""
+    timed = list(measurements)
+    clocks = [each["clock_hz"] for each in timed if each.get("clock_hz")]
+    reasons = [str(reason) for each in timed for reason in each.get("throttle_reasons") or ()]
+    discarded = sum(each.get("discarded") or 0 for each in timed)
+    kept = sum(bool(each.get("all_throttled")) for each in timed)
+    facts = []
+    if clocks:
+        low, high = format_si(min(clocks), "Hz"), format_si(max(clocks), "Hz")
+        facts.append(("SM clock", low if low == high else f"{low} to {high} (medians of points)"))
+    if timed:
+        counts = [f"{reason} on {reasons.count(reason)} of {len(timed)} points" for reason in dict.fromkeys(reasons)]
+        counts += [f"{discarded} samples discarded"] if discarded else []
+        counts += [f"{kept} points throttled throughout"] if kept else []
+        facts.append(("Throttling", _joined(*counts) or "none seen"))
+    return tuple(facts)
 
 
 def document_facts(document: Mapping[str, Any]) -> tuple[Fact, ...]:

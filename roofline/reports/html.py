@@ -7,6 +7,7 @@ page as text, never as markup.
 import json
 from collections.abc import Sequence
 from dataclasses import fields
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,8 @@ def _row(each: Point, names: Sequence[str], text: Any) -> list[Any]:
 def _short(value: Any) -> Any:
     if not isinstance(value, float):
         return value
+    if not isfinite(value):
+        return None
     return int(value) if value.is_integer() and abs(value) < 1e15 else float(f"{value:.{DIGITS}g}")
 
 

@@ -202,9 +202,9 @@ def _tensors(prediction: Mapping[str, Any]) -> tuple[Tensor, ...]:
     sums: dict[tuple[str, str], list[int]] = {}
     for launch in prediction.get("launches") or ():
         for moved in launch.get("traffic") or ():
-            total = sums.setdefault((str(moved["tensor"]), str(moved["role"])), [0, 0])
-            total[0] += moved["read_bytes"] + moved["write_bytes"]
-            total[1] += moved["sm_read_bytes"] + moved["sm_write_bytes"]
+            total = sums.setdefault((str(moved.get("tensor")), str(moved.get("role"))), [0, 0])
+            total[0] += moved.get("read_bytes", 0) + moved.get("write_bytes", 0)
+            total[1] += moved.get("sm_read_bytes", 0) + moved.get("sm_write_bytes", 0)
     return tuple(Tensor(name, role, hbm, sm) for (name, role), (hbm, sm) in sums.items())
 
 

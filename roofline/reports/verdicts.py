@@ -146,8 +146,8 @@ def _heavy_intermediates(result: Mapping[str, Any]) -> str | None:
     """Name the intermediates that are most of the HBM bytes: naive's S and P."""
     by_tensor: dict[str, int] = {}
     for launch in result["launches"]:
-        for traffic in launch["traffic"]:
-            if traffic["role"] == "intermediate":
+        for traffic in launch.get("traffic", ()):
+            if traffic.get("role") == "intermediate":
                 moved = traffic["read_bytes"] + traffic["write_bytes"]
                 by_tensor[traffic["tensor"]] = by_tensor.get(traffic["tensor"], 0) + moved
     total = result["hbm_bytes"]

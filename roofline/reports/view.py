@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from roofline.reports.accuracy import ALL, ErrorRow, error_table
 from roofline.reports.beside import beside
-from roofline.reports.facts import document_facts, run_facts
+from roofline.reports.facts import condition_facts, document_facts, run_facts
 from roofline.reports.points import ROOFS, Point, point
 from roofline.units import format_percent, format_si
 
@@ -74,7 +74,9 @@ def view_of_runs(runs: Sequence["Run"]) -> View:
         points += [point(len(points) + at, index, record.model_dump(), device) for at, record in enumerate(run.records, 1)]
         notes = [f"{name}: the last line was cut off and left out"] if run.torn else []
         notes += [] if run.records else [f"{name}: holds no points"]
-        sources.append(Source(name, device["name"], run_facts(run.header.model_dump()), tuple(notes)))
+        measured = [record.measurement.model_dump() for record in run.records if record.measurement is not None]
+        facts = (*run_facts(run.header.model_dump()), *condition_facts(measured))
+        sources.append(Source(name, device["name"], facts, tuple(notes)))
         ceilings += _lines(index, device)
     changes: tuple[Mapping[str, Any], ...] = ()
     if len(runs) == 2 and all(run.records for run in runs):

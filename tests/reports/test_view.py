@@ -191,6 +191,9 @@ def test_facts_of_a_run(shown: View) -> None:
     assert facts["Clocks"] == "SM clock at most 1.98 GHz, memory 3.20 GHz, power limit 700 W"
     assert facts["L2 state"].startswith("cold")
     assert "torch 2.11.0" in facts["Versions"]
+    assert facts["SM clock"] == "1.83 GHz"
+    capped = sum(each.throttled == "power cap" for each in shown.points)
+    assert facts["Throttling"] == f"power cap on {capped} of 73 points"
 
 
 def test_a_record_that_lacks_fields_still_has_a_point() -> None:
