@@ -173,7 +173,7 @@ def _timed(
     measurement = {
         "implementation": implementation,
         "time_s": {"median": samples[10], "p10": samples[2], "p90": samples[18], "samples": spread},
-        "method": "events" if median > 1e-4 else "graph",
+        "method": "events" if prediction["time_s"] > 1e-4 else "graph",
         "l2": "cold",
         "clock_hz": 1.83e9,
         "power_w": 520.0,
