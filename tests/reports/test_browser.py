@@ -248,7 +248,7 @@ def test_nothing_overflows(opened: Opened, shown: View, width: int, dark: bool) 
       const titles = ["FLOP/s", "time of one call", "bytes / counted"];
       const title = [...document.querySelectorAll(`#${id} .annotation`)].find((each) => titles.includes(each.textContent));
       const covers = title && title.getBoundingClientRect().right > inside.left;
-      return box.right > innerWidth + 1 || (plot && legend && legend.top < plot.bottom) || covers;
+      return box.right > innerWidth + 1 || (plot && legend && legend.top < plot.bottom) || (legend && legend.bottom > box.bottom) || covers;
     });
     """
     assert browser.execute_script(script) == []

@@ -79,6 +79,7 @@ function drawTime(points, state) {
   let chosen = [...lines.values()], words = "";
   const long = chosen.filter((line) => new Set(line.map((point) => point.tokens)).size > 1);
   if (long.length) { words = long.length < chosen.length ? "Only what was run at several n; filter to see less." : ""; chosen = long; }
+  if (chosen.length && !long.length) return drawTimeRows(points, state);
   chosen.sort((a, b) => b.length - a.length);
   if (chosen.length > 30) { words = `The 30 longest of ${chosen.length} series; filter to see others.`; chosen = chosen.slice(0, 30); }
   document.getElementById("time-note").textContent = words;
@@ -106,9 +107,25 @@ function drawTime(points, state) {
   const rows = legendRows([...named], width), bottom = 60 + 22 * rows, area = [width - MARGIN.l - MARGIN.r, 360];
   const toPixel = (at) => [((log(at.x) - xRange[0]) / (xRange[1] - xRange[0])) * area[0], (1 - (log(at.y) - yRange[0]) / (yRange[1] - yRange[0])) * area[1]];
   const ticks = [...new Set(xs)].sort((a, b) => a - b), kept = ticks.length > 8 ? ticks.filter((_, at) => at % Math.ceil(ticks.length / 8) === 0) : ticks;
-  return draw("time", traces, layout("time", 376 + bottom, { margin: { b: bottom }, showlegend: true, legend: legendBelow(360), annotations: items.length <= 60 ? place(items, toPixel, obstacles) : [],
+  return draw("time", traces, layout("time", 376 + bottom, { margin: { b: bottom }, showlegend: true, legend: legendBelow(360), annotations: items.length <= 60 ? place(items, toPixel, obstacles.map((at) => around(toPixel(at), 6))) : [],
     xaxis: { type: "log", range: xRange, title: { text: "n, tokens (1k is 1024)", standoff: 8 }, tickvals: kept, ticktext: kept.map((tick) => (tick % 1024 ? tick : tick / 1024 + "k")) },
     yaxis: { type: "log", range: yRange, title: "time of one call", ...logTicks(yRange, (tick) => si(tick, "s")) } }));
+}
+
+// Where nothing was run at several n: one row a configuration.
+function drawTimeRows(points, state) {
+  const timed = points.filter((point) => point.measured_s || (point.ours && predictedTime(point, state.roof))), shown = timed.slice(0, ROWS);
+  document.getElementById("time-note").textContent = `Each n was run once, so by configuration${shown.length < timed.length ? `: the first ${shown.length} of ${timed.length}` : ""}.`;
+  const width = widthOf("time"), names = shown.map((point) => rowName(point, width) + (point.ours ? "" : width < 560 ? "*" : ` ${escapeText(point.implementation)}`)), traces = [];
+  for (const kind of ["predicted", "measured"]) {
+    const time = (point) => (kind === "measured" ? point.measured_s : point.ours ? predictedTime(point, state.roof) : null), kept = shown.map((point, row) => ({ point, row })).filter(({ point }) => time(point));
+    const texts = kept.map(({ point }) => (kind === "measured" ? si(time(point), "s") : BOUNDS[point.bound] || ""));
+    traces.push({ x: kept.map(({ point }) => time(point)), y: kept.map(({ row }) => names[row]), type: "scatter", mode: "markers+text", text: texts, textposition: kind === "measured" ? "middle right" : "middle left", textfont: { size: 10, color: css("--soft") }, cliponaxis: false, showlegend: false, meta: kind,
+      hoverinfo: "text", hovertext: kept.map(({ point }) => `<b>${point.number} ${escapeText(point.configuration)}</b> ${escapeText(point.implementation)}<br>${escapeText(point.problem)}<br>${kind} ${si(time(point), "s")}${point.ours && point.bound ? `, limited by ${escapeText(BOUNDS[point.bound] || point.bound)}` : ""}`),
+      marker: { size: 9, symbol: kept.map(({ point }) => shape(point, kind === "predicted")), color: kept.map(({ point }) => tone(COLOURS[point.variant])) } });
+  }
+  const times = traces.flatMap((trace) => trace.x), range = [log(Math.min(...times)) - 0.45, log(Math.max(...times)) + 0.45];
+  return draw("time", traces, layout("time", 24 * shown.length + 84, { margin: { l: rowMargin(names), t: 8, b: 52 }, xaxis: { type: "log", range, title: { text: "time of one call", standoff: 8 }, ...logTicks(range, (tick) => si(tick, "s"), width / 90) }, yaxis: { autorange: "reversed", type: "category", categoryorder: "array", categoryarray: names } }));
 }
 
 function drawKv(points) {

@@ -39,15 +39,16 @@ function empty(id, words) {
   draw(id, [], layout(id, 160, { xaxis: { visible: false }, yaxis: { visible: false }, annotations: [{ text: words, showarrow: false, x: 0.5, y: 0.5, xref: "paper", yref: "paper" }] }));
 }
 // Put each text beside its marker where it covers neither a marker nor an earlier text; leave it out where no place is free.
-function place(items, toPixel, obstacles) {
-  const taken = obstacles.map((at) => { const [x, y] = toPixel(at); return [x - 6, y - 6, x + 6, y + 6]; });
+const around = ([x, y], reach) => [x - reach, y - reach, x + reach, y + reach];
+const meets = (box, others) => others.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1]);
+function place(items, toPixel, taken) {
   const offsets = [[0, -13], [0, 13], [1, 0], [-1, 0], [1, -11], [-1, -11], [1, 11], [-1, 11], [0, -24], [0, 24]];
   const found = [];
   for (const item of items) {
     const [x, y] = toPixel(item), half = 3.2 * item.text.length + 1;
     for (const [dx, dy] of offsets) {
       const cx = x + dx * (half + 9), cy = y + dy, box = [cx - half, cy - 6, cx + half, cy + 6];
-      if (taken.some((other) => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1])) continue;
+      if (meets(box, taken)) continue;
       taken.push(box);
       found.push({ x: log(item.x), y: log(item.y), text: escapeText(item.text), showarrow: false, xshift: cx - x, yshift: y - cy, font: { size: 10, color: css("--soft") } });
       break;
@@ -106,6 +107,27 @@ function ceilings(state, roof, points) {
   }
   return [...lines.values()];
 }
+// The name of a ceiling along its line, from ``ends``: where it covers no marker, from the left on a slope, from the right on a peak.
+function named(text, ends, toPixel, taken, area, slopes) {
+  const [[x0, y0], [x1, y1]] = ends.map(([x, y]) => toPixel({ x, y })), half = 3.1 * text.length + 4;
+  const from = y0 > area[1] ? x0 + ((y0 - area[1]) * (x1 - x0)) / (y0 - y1) : x0; // where the line enters the plot
+  const angle = Math.atan2(y1 - y0, x1 - x0), room = Math.max((x1 - from) / Math.cos(angle) - 2 * half, 0), steps = 40;
+  const boxesAt = (along, off) => {
+    const centre = [from + along * Math.cos(angle) + off * Math.sin(angle), y0 + (from - x0) * Math.tan(angle) + along * Math.sin(angle) - off * Math.cos(angle)], boxes = [];
+    for (let step = -half; step <= half; step += 8) boxes.push(around([centre[0] + step * Math.cos(angle), centre[1] + step * Math.sin(angle)], 6));
+    return [centre, boxes];
+  };
+  let best = null;
+  for (const off of [9, 22]) {
+    for (let step = 0; step <= steps && !best; step += 1) {
+      const along = half + 4 + (room * (slopes ? step : steps - step)) / steps, [centre, boxes] = boxesAt(along, off);
+      if (!boxes.some((box) => box[0] < 0 || meets(box, taken))) best = [centre, boxes];
+    }
+  }
+  const [centre, boxes] = best || boxesAt(slopes ? half + 4 : half + room, 9);
+  taken.push(...boxes);
+  return { x: centre[0] / area[0], y: 1 - centre[1] / area[1], xref: "paper", yref: "paper", xanchor: "center", yanchor: "middle", text, textangle: (angle * 180) / Math.PI, showarrow: false, font: { size: 11, color: css("--soft") } };
+}
 function drawRoofline(points, state) {
   const everything = marks(VIEW.points, state), chosen = marks(points, state), shown = thin(chosen);
   const words = document.getElementById("roofline-note");
@@ -118,10 +140,10 @@ function drawRoofline(points, state) {
   const xs = everything.map((mark) => mark.x), ridges = peaks.length && rates.length ? [most / Math.max(...rates), most / Math.min(...rates)] : [];
   const xRange = [log(Math.min(...xs, ...ridges)) - 0.35, log(Math.max(...xs, ...ridges)) + 0.35];
   const yRange = [log(Math.min(...everything.map((mark) => mark.y))) - 0.3, log(top) + 0.35];
-  const names = [...new Set(shown.map((mark) => mark.point.series))], height = (phone ? 430 : 500) + 20 * legendRows(names, width);
+  const names = [...new Set(shown.map((mark) => mark.point.series))], height = (phone ? 436 : 500) + 24 * legendRows(names, width);
   const bottom = height - (phone ? 380 : 444), area = [width - MARGIN.l - MARGIN.r, height - MARGIN.t - bottom];
   const toPixel = (at) => [((log(at.x) - xRange[0]) / (xRange[1] - xRange[0])) * area[0], (1 - (log(at.y) - yRange[0]) / (yRange[1] - yRange[0])) * area[1]];
-  const traces = [], notes = [], left = 10 ** xRange[0], right = 10 ** xRange[1];
+  const traces = [], notes = [], taken = shown.map((mark) => around(toPixel(mark), 6)), left = 10 ** xRange[0], right = 10 ** xRange[1];
   for (const [lines, strong] of [[other, false], [roofs, true]]) {
     const highest = Math.max(...lines.filter((line) => !line.memory).map((line) => line.per_s), 0) || 10 ** yRange[1];
     const memory = lines.filter((line) => line.memory).map((line) => line.per_s);
@@ -132,14 +154,9 @@ function drawRoofline(points, state) {
       traces.push({ x, y, mode: "lines", type: "scatter", showlegend: false, hoverinfo: "text", hovertext: `${label} (${strong === (state.roof === "measured") ? "measured" : "data sheet"})`,
         line: { color: css("--text"), width: strong ? 1.6 : 1, dash: strong ? (line.names.has("L2") ? "dashdot" : "solid") : "dot" }, opacity: strong ? 0.9 : 0.45, meta: "ceiling" });
       if (!strong) continue;
-      const slope = (-Math.atan(area[1] / (yRange[1] - yRange[0]) / (area[0] / (xRange[1] - xRange[0]))) * 180) / Math.PI;
-      const twin = other.find((each) => [...each.names].some((name) => line.names.has(name))), highest_of_both = Math.max(line.per_s, twin ? twin.per_s : 0);
+      const twin = other.find((each) => [...each.names].some((name) => line.names.has(name))), upper = Math.max(line.per_s, twin ? twin.per_s : 0);
       const both = twin && twin.per_s !== line.per_s && !phone ? `${label} (${state.roof === "measured" ? "data sheet" : "measured"} ${si(twin.per_s, unit)})` : label;
-      const font = { size: 11, color: css("--soft") }, start = Math.max(left, 10 ** yRange[0] / highest_of_both);
-      const along = (3.2 * both.length + 14) * Math.cos((slope * Math.PI) / 180), middle = start * 10 ** ((along / area[0]) * (xRange[1] - xRange[0]));
-      notes.push(line.memory
-        ? { x: log(middle), y: log(middle * highest_of_both), text: both, textangle: slope, showarrow: false, yshift: 8, xshift: -6, font }
-        : { x: xRange[1], xanchor: "right", y: log(highest_of_both), text: both, showarrow: false, yshift: 9, xshift: -4, font });
+      notes.push(named(both, line.memory ? x.map((at) => [at, at * upper]) : x.map((at) => [at, upper]), toPixel, taken, area, line.memory));
     }
   }
   const joined = { x: [], y: [], mode: "lines", type: "scatter", hoverinfo: "skip", showlegend: false, line: { color: css("--soft"), width: 1 }, opacity: 0.6, meta: "joined" };
@@ -162,7 +179,7 @@ function drawRoofline(points, state) {
   const ringed = shown.find((mark) => mark.point.number === state.chosen && (mark.kind === "measured" || !measured.has(mark.point)));
   if (ringed) traces.push({ x: [ringed.x], y: [ringed.y], mode: "markers", type: "scatter", hoverinfo: "skip", showlegend: false, meta: "ring", marker: { symbol: "circle-open", size: 20, color: css("--accent"), line: { width: 2.5 } } });
   const labelled = shown.filter((mark) => mark.kind === "measured" || !measured.has(mark.point));
-  if (labelled.length <= LABELLED) notes.push(...place(labelled.map((mark) => ({ ...mark, text: String(mark.point.number) })), toPixel, shown));
+  if (labelled.length <= LABELLED) notes.push(...place(labelled.map((mark) => ({ ...mark, text: String(mark.point.number) })), toPixel, taken));
   const title = { hbm: "FLOP per HBM byte", l2: "FLOP per L2 byte (counted)", sm: "FLOP per byte at the SMs" }[state.axis];
   const shownLayout = layout("roofline", height, { margin: { b: bottom }, annotations: notes, showlegend: true, legend: legendBelow(area[1]),
     xaxis: { type: "log", range: xRange, title: { text: title, standoff: 8 }, ...logTicks(xRange, (tick) => tick.toLocaleString("en"), width / 75), tickangle: 0 },
