@@ -11,8 +11,8 @@ const ours = (points) => {
 };
 const rowName = (point, width) => {
   const [length, batch] = point.problem.split(", "), many = batch === "batch 1" || !batch ? "" : ` × ${batch.slice(6)}`;
-  const name = `${point.number} ${point.configuration}, ${length}${many}${point.phase === "decode" ? ", decode" : ""}`;
-  return escapeText(width < 560 && name.length > 24 ? name.slice(0, 23) + "…" : name.length > 44 ? name.slice(0, 43) + "…" : name);
+  const name = `${point.number} ${point.configuration}, ${length}${many}${point.phase !== "decode" ? "" : width < 560 ? " dec." : ", decode"}`;
+  return escapeText(width < 560 && name.length > 27 ? name.slice(0, 26) + "…" : name.length > 44 ? name.slice(0, 43) + "…" : name);
 };
 const rowMargin = (names) => 14 + 6.6 * Math.max(8, ...names.map((name) => name.replace(/&[a-z]+;/g, "x").length));
 const noteOf = (id, shown, all) => { document.getElementById(id).textContent = shown < all ? `The first ${shown} of ${all} configurations; filter or sort the table to see others.` : ""; };

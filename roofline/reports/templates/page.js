@@ -86,7 +86,7 @@ function start() {
   let resized, width = innerWidth;
   addEventListener("resize", () => { if (innerWidth === width) return; width = innerWidth; clearTimeout(resized); resized = setTimeout(refresh, 150); });
   // On paper: light, and every chart.
-  addEventListener("beforeprint", () => { paper = true; document.documentElement.dataset.theme = "light"; drawEverything(); });
+  addEventListener("beforeprint", () => { paper = true; document.documentElement.dataset.theme = "light"; STATE.verdicts = Math.max(STATE.verdicts, 100); drawVerdicts(sorted(picked())); drawEverything(); });
   addEventListener("afterprint", () => { paper = false; applyTheme(); refresh(); });
   document.documentElement.dataset.ready = "yes";
 }

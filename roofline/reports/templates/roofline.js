@@ -30,10 +30,14 @@ function layout(id, height, extra) {
   };
 }
 const legendBelow = (height) => ({ orientation: "h", xref: "container", x: 0.01, xanchor: "left", maxheight: 1, y: -64 / height, yanchor: "top", font: { size: 12 } });
-const legendRows = (names, width) => Math.ceil(names.length / Math.max(Math.floor((width - 20) / (52 + 6.6 * Math.max(...names.map((name) => name.length)))), 1)) + 1;
+// Rows a legend takes at most; ``draw`` gives back what it does not need.
+const legendRows = (names, width) => (width < 560 ? names.length : Math.ceil(names.length / Math.max(Math.floor((width - 250) / (56 + 7 * Math.max(...names.map((name) => name.length)))), 1))) + 1;
 function draw(id, traces, shown) {
   const config = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], displayModeBar: false, scrollZoom: false };
-  return Plotly.react(id, traces, shown, config);
+  const done = Plotly.react(id, traces, shown, config), legend = document.querySelector(`#${id} .legend`);
+  if (!legend) return done;
+  const spare = Math.round(document.querySelector(`#${id} .main-svg`).getBoundingClientRect().bottom - legend.getBoundingClientRect().bottom - 8);
+  return spare < 0 || spare > 16 ? Plotly.relayout(id, { height: shown.height - spare, "margin.b": shown.margin.b - spare }) : done;
 }
 function empty(id, words) {
   draw(id, [], layout(id, 160, { xaxis: { visible: false }, yaxis: { visible: false }, annotations: [{ text: words, showarrow: false, x: 0.5, y: 0.5, xref: "paper", yref: "paper" }] }));
