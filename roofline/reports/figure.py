@@ -57,7 +57,7 @@ def figure(view: View) -> dict[str, Any]:
             "height": HEIGHT,
             "paper_bgcolor": "white",
             "plot_bgcolor": "white",
-            "xaxis": {**log, "dtick": "D2", "title": {"text": "FLOP per HBM byte"}},
+            "xaxis": {**log, "dtick": "D2", "tickformat": ",.2~r", "title": {"text": "FLOP per HBM byte"}},
             "yaxis": {**log, "title": {"text": "FLOP/s"}, "dtick": "D2", "tickformat": "~s"},
             "legend": {"orientation": "h", "y": -0.15},
         },
