@@ -219,7 +219,7 @@ def measure_options(given: Given, suite: str, peers: str | None, counters: str, 
         peers=tuple(PEERS) if names == ("all",) else names,
         counters=cast(Any, _one_of("--counters", counters, ("auto", "ncu", "off"))),
         l2=cast(Any, _one_of("--l2", l2, ("cold", "warm"))),
-        command=tuple(sys.argv),
+        command=("roofline", *sys.argv[1:]),
     )
 
 

@@ -23,15 +23,6 @@ THROUGH_L1 = 1e-3  # allowed to reads that L1 may serve: statistics, page tables
 ON_VECTOR_UNITS = 0.05  # an inner product of n terms is 2n - 1 operations; the softmax and addresses add some
 DESCRIPTOR_ALIGNMENT = 16  # bytes of a row that TMA takes
 
-# Cases by number that the kernels as they were counted do not meet, and what a new count has to show. To be emptied.
-FLOPS_PENDING = dict.fromkeys((11, 32, 34), "fp16 products were not asked for")
-READS_PENDING = {
-    3: "the carry was read in half sectors",
-    4: "the carry was read in half sectors, and a lone block's maximum was not read",
-    5: "the carry was read in half sectors, and a lone block's maximum was not read",
-    27: "the states were read in half sectors",
-}
-
 
 @dataclass(frozen=True)
 class Case:
@@ -58,12 +49,8 @@ def read() -> list[Case]:
     return [Case(configuration_of(line["request"]), Plan(**line["plan"]), line["kernels"]) for line in lines]
 
 
-def params(pending: dict[int, str]) -> list[Any]:
-    marked = {number: [pytest.mark.xfail(reason=reason)] for number, reason in pending.items()}
-    return [
-        pytest.param(case, marks=marked.get(number, []), id=f"{number} {case.configuration.name}")
-        for number, case in enumerate(read())
-    ]
+def params() -> list[Any]:
+    return [pytest.param(case, id=f"{number} {case.configuration.name}") for number, case in enumerate(read())]
 
 
 def uses_tensor_cores(case: Case) -> bool:
@@ -88,19 +75,19 @@ def goes_through_l1(case: Case) -> bool:
     return bool(tensors & small) or case.configuration.variant == "paged" or len(case.problem.lengths) > 1
 
 
-@pytest.mark.parametrize("case", params(FLOPS_PENDING))
+@pytest.mark.parametrize("case", params())
 def test_tensor_flops_are_those_of_the_tiles_run(case: Case) -> None:
     assert case.counted("tensor_flops") == (case.cost.flops_executed if uses_tensor_cores(case) else 0)
 
 
-@pytest.mark.parametrize("case", params(READS_PENDING))
+@pytest.mark.parametrize("case", params())
 def test_sm_reads_are_what_the_tiles_ask_for(case: Case) -> None:
     predicted = sum(traffic.sm_read_bytes for launch in case.cost.launches for traffic in launch.traffic) + overhang(case)
     allowed = THROUGH_L1 * predicted if goes_through_l1(case) else 0
     assert abs(case.counted("sm_read_bytes") - predicted) <= allowed
 
 
-@pytest.mark.parametrize("case", params({}))
+@pytest.mark.parametrize("case", params())
 def test_vector_units_run_what_the_tensor_cores_do_not(case: Case) -> None:
     if uses_tensor_cores(case) or "ffma" not in case.kernels[0]:
         return
