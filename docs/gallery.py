@@ -24,7 +24,8 @@ def main() -> int:
     parts = [
         "# Gallery",
         "",
-        "Made by `make gallery` from the runs in docs/results; each page is one file that opens from disk.",
+        "Made by `make gallery` from the runs in docs/results. Each page is one file of 5 MB that opens from disk; the repository keeps",
+        "the pictures.",
         "",
     ]
     for path in files:
@@ -49,7 +50,8 @@ def entry(name: str, path: Path, shown: View) -> list[str]:
     return [
         f"## {name} ({source.device})",
         "",
-        f"[Page]({name}.html), [run](../{stored}). Made by `roofline report docs/{stored} -o {name}.html`.",
+        f"[Run](../{stored}). The page, {name}.html, is written beside this index by `make gallery`, or anywhere by",
+        f"`roofline report docs/{stored} -o {name}.html`.",
         "",
         f"![Roofline of {name}]({name}.png)",
         "",
