@@ -157,10 +157,10 @@ def models(as_json: Json = False, as_csv: Csv = False, out: Out = None, force: F
 
 
 @app.command()
-@options.with_problem_options
+@options.with_measure_options
 def measure(
     given: Given,
-    suite: Annotated[str, typer.Option("--suite", help="quick, default or full; problem options replace it.")] = "default",
+    suite: Annotated[str | None, typer.Option("--suite", help="quick, default or full; problem options replace it.")] = None,
     peers: Annotated[str | None, typer.Option("--peers", help="all, or some of torch, fa3, flashinfer, flashmla, fla.")] = None,
     counters: Annotated[str, typer.Option("--counters", help="auto, ncu or off.")] = "auto",
     l2: Annotated[str, typer.Option("--l2", help="cold (inputs rotate) or warm.")] = "cold",
@@ -175,8 +175,11 @@ def measure(
     from roofline.measure.session import measure as run
     from roofline.reports import measuring, progress
 
-    to, wanted = output.target(as_json, as_csv, None, force), options.measure_options(given, suite, peers, counters, l2)
+    to = output.target(as_json, as_csv, None, force)
+    wanted, notes = options.measure_options(given, suite, peers, counters, l2)
     chosen = dataclasses.replace(wanted, gpu=gpu, output=out, resume=resume, force=force)
+    for note in notes:
+        output.print_note(note)
     with progress.drawn() as listener:
         done = run(chosen, listener)
     records = [record.model_dump(mode="json") for record in done.records]

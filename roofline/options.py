@@ -115,6 +115,11 @@ def with_model_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with((*MODEL_OPTIONS, *PROBLEM_OPTIONS), command)
 
 
+def with_measure_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` the problem options and ``--model``: only a model's attention is measured, whatever its weights."""
+    return _with((*MODEL_OPTIONS[:1], *PROBLEM_OPTIONS), command)
+
+
 def _with(options: tuple[ProblemOption, ...], command: Callable[..., None]) -> Callable[..., None]:
     signature = inspect.signature(command, eval_str=True)
     own = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in list(signature.parameters.values())[1:]]
@@ -166,8 +171,11 @@ def request_axes(given: Given, profile: Profile) -> tuple[Request, dict[str, tup
     return _request(values), axes, notes
 
 
-def model_request(given: Given, profile: Profile, *, swept: bool = False) -> tuple[ModelRequest, list[str]]:
-    """Build what ``--model`` asks for, with notes for the header; ``swept``: lengths and batches may be lists and ranges."""
+def model_request(given: Given, profile: Profile | None, *, swept: bool = False) -> tuple[ModelRequest, list[str]]:
+    """Build what ``--model`` asks for, with notes for the header; ``swept``: lengths and batches may be lists and ranges.
+
+    Without a ``profile`` the dtype defaults to bf16, which every device has that ``measure`` runs on.
+    """
     values: dict[str, Any] = {}
     for option in (*MODEL_OPTIONS, *PROBLEM_OPTIONS):
         if not _is_given(given, option):
@@ -199,28 +207,45 @@ def _refuse_model_options(given: Given) -> None:
             raise InputError(f"{option.name} is for whole models: give --model too")
 
 
-def _default_dtype(values: dict[str, Any], profile: Profile) -> list[str]:
-    if "dtype" in values:
+def _default_dtype(values: dict[str, Any], profile: Profile | None) -> list[str]:
+    if "dtype" in values or profile is None:
         return []
     values["dtype"] = profile.default_dtype
     return [f"{profile.name} has no bf16: fp16 is used"] if values["dtype"] != "bf16" else []
 
 
-def measure_options(given: Given, suite: str, peers: str | None, counters: str, l2: str) -> Any:
-    """Build what ``measure`` is asked for: a suite, or the configurations of the problem options typed."""
+def measure_options(given: Given, suite: str | None, peers: str | None, counters: str, l2: str) -> tuple[Any, list[str]]:
+    """Build what ``measure`` is asked for, a model, a suite or the problem options typed, with notes for the terminal."""
     from roofline.measure.options import Options
     from roofline.peers import PEERS
 
-    values = {option.field: _read(option, given[option.parameter]) for option in PROBLEM_OPTIONS if _is_given(given, option)}
+    with_model = given["model"] is not None
+    chosen, notes = _measured_model(given, suite) if with_model else ((), [])
+    typed = () if with_model else tuple(option for option in PROBLEM_OPTIONS if _is_given(given, option))
+    values = {option.field: _read(option, given[option.parameter]) for option in typed}
     names = tuple(name.strip() for name in peers.split(",")) if peers else ()
-    return Options(
+    wanted = Options(
+        chosen=chosen,
         request=_request(values) if values else None,
-        suite=suite,
+        suite="default" if suite is None else suite,
         peers=tuple(PEERS) if names == ("all",) else names,
         counters=cast(Any, _one_of("--counters", counters, ("auto", "ncu", "off"))),
         l2=cast(Any, _one_of("--l2", l2, ("cold", "warm"))),
         command=("roofline", *sys.argv[1:]),
     )
+    return wanted, notes
+
+
+def _measured_model(given: Given, suite: str | None) -> tuple[tuple[Any, ...], list[str]]:
+    """Return the configurations of ``measure --model`` and what to say of the layers."""
+    from roofline.measure.models import layers_note, model_configurations
+    from roofline.models import load_model
+
+    if suite is not None:
+        raise InputError("--suite contradicts --model: give one of them")
+    asked, _ = model_request(given, None)
+    spec, (n,), (batch,) = load_model(asked.name), asked.lengths, asked.batches
+    return tuple(model_configurations(spec, n, batch, **asked.settings)), [layers_note(spec)]
 
 
 def conventions(flop_convention: str, roof: str) -> Conventions:
@@ -253,7 +278,7 @@ def _decode_is_a_phase(values: dict[str, Any]) -> bool:
 
 
 def _is_given(given: Given, option: ProblemOption) -> bool:
-    return given[option.parameter] is not None and given[option.parameter] is not False
+    return given.get(option.parameter) not in (None, False)
 
 
 def _parameter(option: ProblemOption) -> inspect.Parameter:

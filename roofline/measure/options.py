@@ -32,8 +32,9 @@ Listener = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What ``roofline measure`` was asked for. Without a ``request`` the ``suite`` is run."""
+    """What ``roofline measure`` was asked for. ``chosen`` configurations go before a ``request``, that before the ``suite``."""
 
+    chosen: tuple[Configuration, ...] = ()
     request: Request | None = None
     suite: str = "default"
     gpu: str | None = None
@@ -54,6 +55,8 @@ class Options:
 
     def configurations(self) -> list[Configuration]:
         """The configurations to measure."""
+        if self.chosen:
+            return list(self.chosen)
         return configurations(self.request) if self.request is not None else suites.suite(self.suite)
 
     def limits(self) -> Mapping[str, float]:
