@@ -1,6 +1,8 @@
 """``measure --model``: one layer of each kind of attention that a model has, as configurations."""
 
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from roofline.configurations import Configuration
 from roofline.dtypes import compute_dtype
@@ -32,9 +34,10 @@ def model_configurations(
             raise InputError(f"{option} {value}: expected a whole number from 1 to {most}")
     compute = compute_dtype(dtype)
     stored = compute if kv_dtype is None else kv_dtype_named(kv_dtype)
+    label = _label(spec)
     found = [
         Configuration(
-            f"{spec.name}/{each.kind}/{each.variant}", each.variant, phase, each.problem, Choices(decode=phase == "decode")
+            f"{label}/{each.kind}/{each.variant}", each.variant, phase, each.problem, Choices(decode=phase == "decode")
         )
         for phase in phases
         for each in attention_problems(spec, phase, n, batch, compute, stored, page_size)
@@ -43,6 +46,12 @@ def model_configurations(
         held = ", ".join(dict.fromkeys(mixer.kind for mixer, _ in spec.mixers)) or "none that mixes tokens"
         raise InputError(f"--model {spec.name}: no layer has attention that a kernel here runs (its layers: {held})")
     return found
+
+
+def _label(spec: ModelSpec) -> str:
+    """The model's name, or the last folder of a path: runs are sent around, and where a file lies is nobody's business."""
+    path = Path(os.path.abspath(spec.name))
+    return (path.parent if path.suffix == ".json" else path).name or spec.model_type
 
 
 def layers_note(spec: ModelSpec) -> str:

@@ -70,6 +70,15 @@ def test_what_is_measured_is_what_the_analysis_predicts(name: str) -> None:
         assert times[each.phase, each.kind] * each.layers == pytest.approx(each.time_s)
 
 
+def test_points_of_a_path_are_named_by_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps({"model_type": "mistral", "num_hidden_layers": 3}))
+    monkeypatch.chdir(tmp_path / "mine")
+    for given in ("../mine", "config.json", str(tmp_path / "mine"), str(tmp_path / "mine" / "config.json"), "."):
+        (made,) = model_configurations(load_model(given), 512, phases=("decode",))
+        assert made.name == "mine/window 4096/split-kv"
+
+
 def test_hybrids_say_what_is_left_out() -> None:
     note = layers_note(load_model("qwen3-next-80b-a3b"))
     assert note == (
