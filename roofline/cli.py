@@ -60,8 +60,8 @@ def analyze(
     to, counted = output.target(as_json, as_csv, out, force), options.conventions(flop_convention, roof)
     profile, notes = _resolve(device, gpu, counted)
     if given["model"] is not None:
-        options.refuse_with_model({"--plot": plot, "--html": html is not None, "--flop-convention": flop_convention != "exact"})
-        return _analyze_model(given, profile, counted, notes, to)
+        options.refuse_with_model({"--plot": plot, "--flop-convention": flop_convention != "exact"})
+        return _analyze_model(given, profile, counted, notes, to, _model_page(html, force))
     request, more = options.request(given, profile)
     results = analysis.analyze_all(request, profile, counted)
     document = analysis.document(results, profile, counted, [*notes, *more])
@@ -268,14 +268,23 @@ def validate(
     write_validation([read(run) for run in runs], to)
 
 
-def _analyze_model(given: Given, profile: Profile, counted: analysis.Conventions, notes: list[str], to: output.Target) -> None:
+def _analyze_model(
+    given: Given,
+    profile: Profile,
+    counted: analysis.Conventions,
+    notes: list[str],
+    to: output.Target,
+    write_page: Callable[[dict[str, Any]], None],
+) -> None:
     from roofline.models import analyze_model, document, load_model, rows
     from roofline.reports.model import render_model
 
     asked, more = options.model_request(given, profile)
     spec, (n,), (batch,) = load_model(asked.name), asked.lengths, asked.batches
     result = analyze_model(spec, profile, n, batch, roof=counted.roof, **asked.settings)
-    output.write(document(result, [*notes, *more]), rows, render_model, to)
+    shown = document(result, [*notes, *more])
+    output.write(shown, rows, render_model, to)
+    write_page(shown)
 
 
 def _sweep_model(given: Given, profile: Profile, counted: analysis.Conventions, notes: list[str], to: output.Target) -> None:
@@ -304,6 +313,16 @@ def _page(path: Path | None, force: bool) -> Callable[[dict[str, Any]], None]:
 
     checked = page_target(path, "--html", force)
     return lambda document: write_page(view_of_document(document), checked)
+
+
+def _model_page(path: Path | None, force: bool) -> Callable[[dict[str, Any]], None]:
+    """The same for a whole model."""
+    if path is None:
+        return lambda document: None
+    from roofline.reports.report import page_target, write_model_page
+
+    checked = page_target(path, "--html", force)
+    return lambda document: write_model_page(document, checked)
 
 
 def _plot(document: dict[str, Any], to: output.Target) -> None:

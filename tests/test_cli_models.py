@@ -137,6 +137,16 @@ def test_a_file_is_written_and_not_overwritten(roofline: Run) -> None:
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
+def test_the_page_of_a_model(roofline: Run) -> None:
+    code, out, err = roofline(*LLAMA, "--html", "m.html")
+    assert (code, err) == (0, "roofline: wrote m.html\n")
+    assert out == roofline(*LLAMA)[1]
+    assert "<h1>llama-3-8b on H100 SXM5 80GB</h1>" in Path("m.html").read_text(encoding="utf-8")
+    assert roofline(*LLAMA, "--html", "m.html")[2] == "roofline: --html m.html: exists already; --force overwrites it\n"
+    code, out, err = roofline(*LLAMA, "--html", "m.txt")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
 def test_a_file_a_folder_and_a_name_are_read(roofline: Run) -> None:
     config = {"model_type": "mistral", "num_hidden_layers": 3, "sliding_window": 512}
     Path("mine").mkdir()

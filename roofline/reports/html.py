@@ -5,7 +5,7 @@ page as text, never as markup.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from math import isfinite
 from pathlib import Path
@@ -18,7 +18,7 @@ from roofline.reports.view import View
 from roofline.units import format_percent, format_si
 
 TEMPLATES = Path(__file__).parent / "templates"
-SCRIPTS = ("data.js", "roofline.js", "charts.js", "table.js", "page.js")
+SCRIPTS = ("basics.js", "data.js", "roofline.js", "charts.js", "table.js", "page.js")
 TEXT = ("configuration", "variant", "implementation", "series", "status", "reason", "phase", "dtype", "problem", "family",
         "hbm_source", "bound", "throttled", "l2_state", "method", "verdict", "advice")  # fmt: skip
 BY_ROOF = ("predicted_s", "roof_share")
@@ -29,6 +29,11 @@ SAME = 1e-9  # an error this small is rounding
 
 def page(view: View) -> str:
     """Return the page of ``view``."""
+    return rendered("page.html", SCRIPTS, data(view), view=view, accuracy=by_variant(view.errors))
+
+
+def rendered(template: str, scripts: Sequence[str], embed: Mapping[str, Any], **values: Any) -> str:
+    """Return ``template`` filled with ``values``, with styles, Plotly and ``scripts`` in it and ``embed`` as their data."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
@@ -36,14 +41,13 @@ def page(view: View) -> str:
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"error": _error, "signed": _signed, "time": _time}
     # Only what this package ships, and JSON without a character that could end its element, enters the page unescaped.
-    return environment.get_template("page.html").render(
-        view=view,
-        accuracy=by_variant(view.errors),
+    return environment.get_template(template).render(
+        **values,
         version=__version__,
         css=Markup((TEMPLATES / "page.css").read_text(encoding="utf-8")),
-        data=Markup(embedded(data(view))),
+        data=Markup(embedded(embed)),
         plotly=Markup(get_plotlyjs()),
-        script=Markup("\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)),
+        script=Markup("\n".join((TEMPLATES / name).read_text(encoding="utf-8") for name in scripts)),
     )
 
 

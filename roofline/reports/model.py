@@ -13,8 +13,14 @@ from roofline.reports.output import print_table
 from roofline.reports.terminal import BOUND_NAMES, BOUND_STYLES
 from roofline.units import format_iec, format_number, format_si
 
+CROSSOVER = "Attention overtakes the MLP in FLOPs"
+PASS_COLUMNS = ("FLOPs", "bytes", "bound by", "time ≥", "share")
 MOST_RUNS = 8  # runs of equal layers that are written out before the rest is counted
 LAST_PARTS = ("norms", "lm head")
+LIMITS = (
+    "Times and rates are speed-of-light limits: no engine beats them, real ones are slower. "
+    "FLOPs are useful matrix FLOPs; bytes are of HBM, each tensor once."
+)
 
 
 def render_model(document: Mapping[str, Any], console: Console) -> None:
@@ -32,9 +38,9 @@ def render_model(document: Mapping[str, Any], console: Console) -> None:
         _paragraph(text, console, 2)
 
 
-def _header(document: Mapping[str, Any], console: Console) -> None:
+def header_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """Device, model, types and problem, one line each."""
     model, device, dtypes, cache = (document[key] for key in ("model", "device", "dtypes", "kv_cache"))
-    console.print(Text(f"{model['name']} on {device['name']}", style="bold"), Text(f"({device['id']})", style="dim"))
     roof = "data-sheet" if device["roof"] == "datasheet" else "measured"
     rates = [
         f"{label} {format_si(device[key], unit)}"
@@ -42,25 +48,43 @@ def _header(document: Mapping[str, Any], console: Console) -> None:
         if device[key] is not None
     ]
     memory = [] if device["memory_bytes"] is None else [f"memory {format_si(device['memory_bytes'], 'B')}"]
-    console.print(f"Device: {', '.join([*rates, *memory]) or 'no ceiling is known'} ({roof} roof)", highlight=False)
+    yield f"Device: {', '.join([*rates, *memory]) or 'no ceiling is known'} ({roof} roof)"
     body, total, active = (format_si(model[f"{which}_params"], "", 4).strip() for which in ("body", "total", "active"))
     text = f"Model: {model['model_type']}, {total} parameters, {body} in the matrices of its layers"
-    _paragraph(text + (f", {active} active per token" if active != total else ""), console)
+    yield text + (f", {active} active per token" if active != total else "")
     size = format_si(document["weights"]["bytes"], "B")
-    _paragraph(f"Types: compute {dtypes['compute']}, weights {dtypes['weights']} ({size}), KV cache {dtypes['kv']}", console)
-    _paragraph(f"Problem: batch {cache['batch']:,}, {cache['n']:,} tokens a sequence", console)
-    for note in document["notes"]:
-        if note not in model["notes"]:
-            _paragraph(f"Note: {note}", console, style="yellow")
-    limits = "Times and rates are speed-of-light limits: no engine beats them, real ones are slower."
-    _paragraph(f"{limits} FLOPs are useful matrix FLOPs; bytes are of HBM, each tensor once.", console, style="dim")
+    yield f"Types: compute {dtypes['compute']}, weights {dtypes['weights']} ({size}), KV cache {dtypes['kv']}"
+    yield f"Problem: batch {cache['batch']:,}, {cache['n']:,} tokens a sequence"
+
+
+def own_notes(document: Mapping[str, Any]) -> Iterator[str]:
+    """Notes on this size and device; those on the model itself are under what is not modelled."""
+    return (note for note in document["notes"] if note not in document["model"]["notes"])
+
+
+def _header(document: Mapping[str, Any], console: Console) -> None:
+    model, device = document["model"], document["device"]
+    console.print(Text(f"{model['name']} on {device['name']}", style="bold"), Text(f"({device['id']})", style="dim"))
+    ceilings, *lines = header_lines(document)
+    console.print(ceilings, highlight=False)
+    for line in lines:
+        _paragraph(line, console)
+    for note in own_notes(document):
+        _paragraph(f"Note: {note}", console, style="yellow")
+    _paragraph(LIMITS, console, style="dim")
 
 
 def _layers(model: Mapping[str, Any], console: Console) -> None:
     _section(f"Layers: {model['num_layers']}", console)
+    for line in layer_lines(model):
+        _paragraph(line, console, 2)
+
+
+def layer_lines(model: Mapping[str, Any]) -> Iterator[str]:
+    """Kinds of mixers with their sizes, then the layers in order."""
     for mixer in model["mixers"]:
-        _paragraph(f"{mixer['layers']} × {_mixer(mixer)}", console, 2)
-    _paragraph(f"In order (count, kind + MLP width): {_order(model['layers'])}", console, 2)
+        yield f"{mixer['layers']} × {_mixer(mixer)}"
+    yield f"In order (count, kind + MLP width): {_order(model['layers'])}"
 
 
 def _mixer(mixer: Mapping[str, Any]) -> str:
@@ -91,27 +115,56 @@ def _reach(kind: str) -> str | None:
 
 
 def _pass(each: Mapping[str, Any], document: Mapping[str, Any], console: Console) -> None:
-    batch, total, decode = each["batch"], each["time_s"], each["phase"] == "decode"
-    sequences = f"{batch:,} {'sequence' if decode else 'prompt'}{'' if batch == 1 else 's'} of {each['n']:,} tokens"
-    title = f"Decode: one token for {sequences}" if decode else f"Prefill: {sequences}"
     console.print()
-    table = _table(title, ("FLOPs", "bytes", "bound by", "time ≥", "share"))
-    for part in sorted(each["parts"], key=lambda part: part["name"] in LAST_PARTS):
-        share = "-" if not total or part["time_s"] is None else f"{part['time_s'] / total * 100:.1f} %"
-        _row(table, part["name"], part, share)
-    _row(table, "all parts in turn", each, "", "bold")
+    table = _table(pass_title(each), PASS_COLUMNS)
+    for part, cells in zip(ordered_parts(each), pass_rows(each), strict=True):
+        _row(table, cells, part["bound"])
+    _row(table, total_row(each), each["bound"], "bold")
     print_table(table, console)
-    for line in _limits(each):
+    for line in limit_lines(each):
         _paragraph(line, console)
-    for predicted in document["attention"]:
-        if predicted["phase"] == each["phase"]:
-            kernel = f"{predicted['kind']} attention as {predicted['variant']}, predicted with its tiles and the L2"
-            _paragraph(f"{kernel}: {format_si(predicted['time_s'], 's')}", console, style="dim")
+    for line in predicted_lines(each, document):
+        _paragraph(line, console, style="dim")
     if each["unknown"]:
         _paragraph(f"No ceiling is known for: {', '.join(each['unknown'])}", console, style="yellow")
 
 
-def _limits(each: Mapping[str, Any]) -> Iterator[str]:
+def pass_title(each: Mapping[str, Any]) -> str:
+    """What the pass computes."""
+    batch, decode = each["batch"], each["phase"] == "decode"
+    sequences = f"{batch:,} {'sequence' if decode else 'prompt'}{'' if batch == 1 else 's'} of {each['n']:,} tokens"
+    return f"Decode: one token for {sequences}" if decode else f"Prefill: {sequences}"
+
+
+def ordered_parts(each: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The parts of a pass in the order of a layer, norms and LM head last."""
+    return sorted(each["parts"], key=lambda part: part["name"] in LAST_PARTS)
+
+
+def pass_rows(each: Mapping[str, Any]) -> list[list[str]]:
+    """Name, FLOPs, bytes, bound, time and share of every part, as text."""
+    total = each["time_s"]
+    return [
+        [*_cells(part["name"], part), "-" if not total or part["time_s"] is None else f"{part['time_s'] / total * 100:.1f} %"]
+        for part in ordered_parts(each)
+    ]
+
+
+def total_row(each: Mapping[str, Any]) -> list[str]:
+    """The same of the whole pass."""
+    return [*_cells("all parts in turn", each), ""]
+
+
+def predicted_lines(each: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
+    """The attention of a pass once more, as ``roofline analyze`` predicts it."""
+    for predicted in document["attention"]:
+        if predicted["phase"] == each["phase"]:
+            kernel = f"{predicted['kind']} attention as {predicted['variant']}, predicted with its tiles and the L2"
+            yield f"{kernel}: {format_si(predicted['time_s'], 's')}"
+
+
+def limit_lines(each: Mapping[str, Any]) -> Iterator[str]:
+    """The least time and the most tokens a second of a pass."""
     if each["time_s"] is None:
         return
     time, rate = format_si(each["time_s"], "s"), _rate(each["tokens_per_s_limit"])
@@ -123,74 +176,110 @@ def _limits(each: Mapping[str, Any]) -> Iterator[str]:
     yield f"The whole pass as one kernel, a stricter floor: {format_si(each['floor_s'], 's')}"
 
 
-def _cache(document: Mapping[str, Any], console: Console) -> None:
-    cache = document["kv_cache"]
-    console.print()
-    table = _table("KV cache", ("in use", f"in full pages of {cache['page_size']}"))
-    table.add_row("one token, no window full", format_iec(cache["bytes_per_token"]), "-")
+def cache_columns(cache: Mapping[str, Any]) -> tuple[str, str]:
+    """What the columns of ``cache_rows`` are."""
+    return "in use", f"in full pages of {cache['page_size']}"
+
+
+def cache_rows(cache: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The KV cache of a token, a sequence, the batch, and of each kind of layer where there are several."""
+    yield "one token, no window full", format_iec(cache["bytes_per_token"]), "-"
     sequence = f"a sequence of {cache['n']:,}"
-    table.add_row(sequence, format_iec(cache["sequence_bytes"]), format_iec(cache["allocated_sequence_bytes"]))
-    batch = f"batch of {cache['batch']:,}"
-    table.add_row(batch, format_iec(cache["batch_bytes"]), format_iec(cache["allocated_bytes"]))
+    yield sequence, format_iec(cache["sequence_bytes"]), format_iec(cache["allocated_sequence_bytes"])
+    yield f"batch of {cache['batch']:,}", format_iec(cache["batch_bytes"]), format_iec(cache["allocated_bytes"])
     if len(cache["kinds"]) > 1:
         for kind in cache["kinds"]:
             held = f", {kind['tokens']:,} tokens held" if kind["tokens"] else ""
-            table.add_row(f"  {kind['layers']} × {kind['kind']}{held}", format_iec(kind["sequence_bytes"]), "")
-    print_table(table, console)
+            yield f"  {kind['layers']} × {kind['kind']}{held}", format_iec(kind["sequence_bytes"]), ""
+
+
+def cache_lines(cache: Mapping[str, Any]) -> Iterator[str]:
+    """What the figures of the cache leave open."""
     if cache["state_bytes"]:
-        _paragraph(f"Of a sequence, {format_iec(cache['state_bytes'])} are states, which do not grow.", console, style="dim")
+        yield f"Of a sequence, {format_iec(cache['state_bytes'])} are states, which do not grow."
     if any(kind["tokens"] < cache["n"] for kind in cache["kinds"] if kind["bytes_per_token"]):
-        text = "In use: a windowed layer holds its window. In full pages: an engine that keeps all tokens in every layer."
-        _paragraph(text, console, style="dim")
+        yield "In use: a windowed layer holds its window. In full pages: an engine that keeps all tokens in every layer."
 
 
-def _capacity(document: Mapping[str, Any], console: Console) -> None:
+def _cache(document: Mapping[str, Any], console: Console) -> None:
+    cache = document["kv_cache"]
+    console.print()
+    table = _table("KV cache", cache_columns(cache))
+    for row in cache_rows(cache):
+        table.add_row(*row)
+    print_table(table, console)
+    for line in cache_lines(cache):
+        _paragraph(line, console, style="dim")
+
+
+def capacity_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """What is left beside weights and reserve, and how many sequences fit into it."""
     room, cache = document["capacity"], document["kv_cache"]
-    _section("Capacity", console)
     if room is None:
-        _paragraph("The memory of this device is not known.", console, 2)
+        yield "The memory of this device is not known."
         return
     memory, weights, reserve = (format_si(room[f"{name}_bytes"], "B") for name in ("memory", "weight", "reserve"))
     free = f"{format_si(room['free_bytes'], 'B')} for caches" if room["free_bytes"] > 0 else "nothing left for caches"
-    _paragraph(f"{memory} - weights {weights} - reserve {reserve}: {free}", console, 2)
+    yield f"{memory} - weights {weights} - reserve {reserve}: {free}"
     fit = f"{room['sequences']:,} sequences of {cache['n']:,} tokens fit"
-    _paragraph(f"{fit} ({room['sequences_allocated']:,} in full pages)", console, 2)
+    yield f"{fit} ({room['sequences_allocated']:,} in full pages)"
+
+
+def _capacity(document: Mapping[str, Any], console: Console) -> None:
+    _section("Capacity", console)
+    for line in capacity_lines(document):
+        _paragraph(line, console, 2)
+
+
+def crossover_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """From which length on attention has more FLOPs than the MLP."""
+    for phase, n in document["crossover_n"].items():
+        yield f"{phase}: {'never (up to 2^32 tokens)' if n is None else f'from n = {n:,}'}"
 
 
 def _crossover(document: Mapping[str, Any], console: Console) -> None:
-    _section("Attention overtakes the MLP in FLOPs", console)
-    for phase, n in document["crossover_n"].items():
-        when = "never (up to 2^32 tokens)" if n is None else f"from n = {n:,}"
-        _paragraph(f"{phase}: {when}", console, 2)
+    _section(CROSSOVER, console)
+    for line in crossover_lines(document):
+        _paragraph(line, console, 2)
 
 
-def _inferred(model: Mapping[str, Any], console: Console) -> None:
-    if model["inferred"]:
-        _section("Not in the file, inferred", console)
+def inferred_lines(model: Mapping[str, Any]) -> Iterator[str]:
+    """Values that the model's file does not give, those of one reason together."""
     by_reason: dict[str, list[str]] = {}
     for entry in model["inferred"]:
         value = entry["value"]
         shown = f"{len(value)} values" if isinstance(value, list) and len(value) > 4 else value
         by_reason.setdefault(entry["reason"], []).append(f"{entry['field']} = {_json(shown)}")
     for reason, fields in by_reason.items():
-        _paragraph(f"{', '.join(fields)} ({reason})", console, 2)
+        yield f"{', '.join(fields)} ({reason})"
+
+
+def _inferred(model: Mapping[str, Any], console: Console) -> None:
+    if model["inferred"]:
+        _section("Not in the file, inferred", console)
+    for line in inferred_lines(model):
+        _paragraph(line, console, 2)
 
 
 def _json(value: Any) -> str:
     return {None: "null", True: "true", False: "false"}.get(value, str(value)) if isinstance(value, bool | None) else str(value)
 
 
-def _row(table: Table, name: str, figures: Mapping[str, Any], share: str, style: str = "") -> None:
+def _row(table: Table, cells: Sequence[str], bound: str | None, style: str = "") -> None:
+    name, flops, size, binds, time, share = cells
+    shown = Text(binds, style=BOUND_STYLES[bound]) if bound else binds
+    table.add_row(name, flops, size, shown, time, share, style=style)
+
+
+def _cells(name: str, figures: Mapping[str, Any]) -> list[str]:
     bound, time = figures["bound"], figures["time_s"]
-    table.add_row(
+    return [
         name,
         format_si(figures["flops"], "").strip() if figures["flops"] else "-",
         format_si(figures["bytes"], "B"),
-        Text(BOUND_NAMES[bound], style=BOUND_STYLES[bound]) if bound else "-",
+        BOUND_NAMES[bound] if bound else "-",
         "-" if time is None else format_si(time, "s"),
-        share,
-        style=style,
-    )
+    ]
 
 
 def _rate(per_s: float) -> str:

@@ -1,8 +1,8 @@
 """Where a report goes: a page, images, tables, or the terminal. No file is overwritten unasked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from roofline.errors import InputError, MissingError
 from roofline.reports import output, summary, view
@@ -29,7 +29,17 @@ def write_page(shown: view.View, path: Path) -> None:
     """Write the page of ``shown``, whole or not at all."""
     from roofline.reports.html import page
 
-    text = page(shown)
+    _write(page(shown), path)
+
+
+def write_model_page(document: Mapping[str, Any], path: Path) -> None:
+    """Write the page of a model's analysis, whole or not at all."""
+    from roofline.reports.modelpage import model_page
+
+    _write(model_page(document), path)
+
+
+def _write(text: str, path: Path) -> None:
     with Target("table", path).open() as stream:
         stream.write(text)
     output.print_note(f"wrote {path}")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from roofline.errors import InputError
-from roofline.reports import html
+from roofline.reports import html, modelpage
 from roofline.reports.figure import figure
 from roofline.reports.html import embedded, page
 from roofline.reports.view import view_of_runs
@@ -86,4 +86,10 @@ def test_the_figure_of_png_and_svg_files() -> None:
 
 def test_every_template_is_shipped() -> None:
     folder = Path(html.__file__).parent / "templates"
-    assert {path.name for path in folder.iterdir()} == {"page.html", "page.css", *html.SCRIPTS}
+    assert {path.name for path in folder.iterdir()} == {
+        "page.html",
+        "model.html",
+        "page.css",
+        *html.SCRIPTS,
+        *modelpage.SCRIPTS,
+    }

@@ -1,6 +1,5 @@
 // The state of the page, its controls, verdicts and theme; everything is drawn anew from the state.
 const STATE = { axis: "hbm", roof: VIEW.roof, dtype: "", phase: "", run: "", words: [], bytes: "times", sort: "", down: false, page: 0, chosen: null, verdicts: 12 };
-const at = (id) => document.getElementById(id);
 
 function picked() {
   return VIEW.points.filter((point) => (!STATE.dtype || point.dtype === STATE.dtype) && (!STATE.phase || point.phase === STATE.phase) && (STATE.run === "" || point.run === Number(STATE.run))
@@ -49,12 +48,6 @@ function fill(id, values, all, texts) {
   const options = values.map((value, index) => { const option = make("option", (texts || values)[index]); option.value = value; return option; });
   if (values.length > 1) { const option = make("option", all); option.value = ""; options.unshift(option); }
   at(id).replaceChildren(...options);
-}
-const THEMES = ["auto", "light", "dark"], wantsDark = matchMedia("(prefers-color-scheme: dark)");
-let theme = "auto";
-function applyTheme() {
-  document.documentElement.dataset.theme = theme === "auto" ? (wantsDark.matches ? "dark" : "light") : theme;
-  at("theme").textContent = `Theme: ${theme}`;
 }
 function start() {
   fill("dtype", [...new Set(VIEW.points.map((point) => point.dtype))], "all");

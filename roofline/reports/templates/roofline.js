@@ -1,12 +1,8 @@
 // The roofline chart: ceilings, predicted and measured markers, and labels that keep out of each other's way.
 const LABELLED = 40; // points up to which each is numbered
 const DRAWN = 1500; // markers up to which every point is drawn
-const MARGIN = { l: 76, r: 24, t: 16, b: 56 };
 const log = Math.log10;
 
-let paper = false; // while printing
-const PAPER_WIDTH = 690; // of A4 or Letter between usual margins, in CSS pixels
-const widthOf = (id) => (paper ? PAPER_WIDTH : document.getElementById(id).clientWidth);
 // Ticks at powers of ten, and at 2 and 5 times them where there are few; every one says its unit.
 function logTicks([low, high], format, most) {
   const ticks = [];
@@ -14,33 +10,6 @@ function logTicks([low, high], format, most) {
   const inside = ticks.filter((tick) => log(tick) >= low && log(tick) <= high), decades = inside.filter((tick) => Math.abs(log(tick) - Math.round(log(tick))) < 1e-9);
   const kept = decades.length > 1 && inside.length > (most || 9) ? decades : inside;
   return { tickvals: kept, ticktext: kept.map(format) };
-}
-function css(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
-function layout(id, height, extra) {
-  const axis = { gridcolor: css("--grid"), zerolinecolor: css("--grid"), linecolor: css("--line"), automargin: false };
-  const { xaxis, yaxis, margin, annotations, ...rest } = extra, { title, ...vertical } = yaxis;
-  // Plotly puts the title of an upright axis into the plot where margins are fixed, so it is an annotation.
-  const upright = title && { text: title, textangle: -90, showarrow: false, xref: "paper", yref: "paper", x: 0, y: 0.5, xanchor: "center", yanchor: "middle", xshift: 14 - MARGIN.l, font: { size: 13 } };
-  return {
-    width: widthOf(id), height, margin: { ...MARGIN, ...margin, autoexpand: false },
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: css("--text"), size: 12 },
-    hoverlabel: { align: "left", bgcolor: css("--panel"), font: { color: css("--text") }, bordercolor: css("--line") },
-    hovermode: "closest", hoverdistance: 12, dragmode: "pan", xaxis: { ...axis, ...xaxis }, yaxis: { ...axis, ...vertical },
-    annotations: [...(upright ? [upright] : []), ...(annotations || [])], ...rest,
-  };
-}
-const legendBelow = (height) => ({ orientation: "h", xref: "container", x: 0.01, xanchor: "left", maxheight: 1, y: -64 / height, yanchor: "top", font: { size: 12 } });
-// Rows a legend takes at most; ``draw`` gives back what it does not need.
-const legendRows = (names, width) => (width < 560 ? names.length : Math.ceil(names.length / Math.max(Math.floor((width - 250) / (56 + 7 * Math.max(...names.map((name) => name.length)))), 1))) + 1;
-function draw(id, traces, shown) {
-  const config = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], displayModeBar: false, scrollZoom: false };
-  const done = Plotly.react(id, traces, shown, config), legend = document.querySelector(`#${id} .legend`);
-  if (!legend) return done;
-  const spare = Math.round(document.querySelector(`#${id} .main-svg`).getBoundingClientRect().bottom - legend.getBoundingClientRect().bottom - 8);
-  return spare < 0 || spare > 16 ? Plotly.relayout(id, { height: shown.height - spare, "margin.b": shown.margin.b - spare }) : done;
-}
-function empty(id, words) {
-  draw(id, [], layout(id, 160, { xaxis: { visible: false }, yaxis: { visible: false }, annotations: [{ text: words, showarrow: false, x: 0.5, y: 0.5, xref: "paper", yref: "paper" }] }));
 }
 // Put each text beside its marker where it covers neither a marker nor an earlier text; leave it out where no place is free.
 const around = ([x, y], reach) => [x - reach, y - reach, x + reach, y + reach];
