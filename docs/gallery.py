@@ -24,8 +24,8 @@ def main() -> int:
     parts = [
         "# Gallery",
         "",
-        "Made by `make gallery` from the runs in docs/results. Each page is one file of 5 MB that opens from disk; the repository keeps",
-        "the pictures.",
+        "Made by `make gallery` from the runs in docs/results. Each page is one file of 5 MB that opens from disk;",
+        "the repository keeps the pictures.",
         "",
     ]
     for path in files:
