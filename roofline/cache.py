@@ -59,11 +59,49 @@ DIRTY_READ = Ramp(0.63, 1.02)  # written, then read: 2 % at 40 MB, 46 % at 48, 9
 DIRTY_WRITE = Ramp(0.43, 0.66)  # written over and over: 6 % at 28 MB, 61 % at 36, all at 48
 
 
+class Streamed(NamedTuple):
+    """Tensors that exceed the usable L2, so that every wave of CTAs reads them again."""
+
+    tensors: tuple[str, ...]
+    in_flight_bytes: float
+    usable_bytes: float
+    waves: int
+    times: float
+
+    def __str__(self) -> str:
+        """Return the cause in words."""
+        in_flight, usable = format_si(self.in_flight_bytes, "B"), format_si(self.usable_bytes, "B")
+        return (
+            f"{'+'.join(self.tensors)} of the heads in flight, {in_flight}, exceed the usable L2 of {usable}: "
+            f"{self.waves} waves read them {self.times:.2f} times"
+        )
+
+
+class Kept(NamedTuple):
+    """An intermediate of which a share is read from the L2."""
+
+    tensor: str
+    share: float
+
+    def __str__(self) -> str:
+        """Return the cause in words."""
+        kept = "stays in L2" if self.share == 1 else f"is read from L2 to {format_percent(self.share, 2)}"
+        return f"{self.tensor} {kept} between its launches"
+
+
+Cause = Streamed | Kept | str
+
+
 class HbmTraffic(NamedTuple):
     """HBM bytes of every traffic entry, as ``cost.launches[i].traffic[j]`` orders them, and why they are not the minimum."""
 
     launches: tuple[tuple[HbmBytes, ...], ...]
-    reasons: tuple[str, ...]
+    causes: tuple[Cause, ...]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The causes in words, put together only where somebody reads them."""
+        return tuple(dict.fromkeys(str(cause) for cause in self.causes))
 
     @property
     def hbm_bytes(self) -> int:
@@ -99,24 +137,35 @@ class _Steady:
                 size = max(t.read_bytes_min, t.write_bytes_min) / max(launch.count, 1)
                 sizes[t.tensor] = max(sizes.get(t.tensor, 0.0), size)
         self.footprint = sum(sizes.values())
-        self.reasons: list[str] = []
+        self.causes: list[Cause] = []
 
     def predict(self) -> HbmTraffic:
-        entries = tuple(
-            tuple(HbmBytes(self._read(index, traffic), self._write(traffic)) for traffic in launch.traffic)
-            for index, launch in enumerate(self.launches)
-        )
-        return HbmTraffic(entries, tuple(dict.fromkeys(self.reasons)))
+        written: dict[str, int] = {}  # the launch that wrote a tensor last, and the one that read it last
+        seen: dict[str, int] = {}
+        entries = []
+        for index, launch in enumerate(self.launches):
+            moved = []
+            for traffic in launch.traffic:
+                read = self._read(index, traffic, written, seen) if traffic.read_bytes_min else 0
+                moved.append(HbmBytes(read, self._write(traffic) if traffic.write_bytes_min else 0))
+            entries.append(tuple(moved))
+            for traffic in launch.traffic:
+                if traffic.write_bytes_min:
+                    written[traffic.tensor] = index
+                if traffic.read_bytes_min:
+                    seen[traffic.tensor] = index
+        return HbmTraffic(tuple(entries), tuple(dict.fromkeys(self.causes)))
 
-    def _read(self, index: int, traffic: Traffic) -> int:
+    def _read(self, index: int, traffic: Traffic, written: dict[str, int], seen: dict[str, int]) -> int:
         least = traffic.read_bytes_min
-        if least == 0:
-            return 0
         if traffic.role == "intermediate":
-            return self._reread(index, traffic, DIRTY_READ, self._last_use(index, traffic.tensor, written=True))
-        last_use = self._last_use(index, traffic.tensor, written=False)
-        if last_use is not None and last_use < index:  # an earlier launch of this call has read it
-            return self._reread(index, traffic, CLEAN_REREAD, last_use)
+            last_write = written.get(traffic.tensor)
+            if last_write is None and traffic.write_bytes_min:
+                last_write = index  # the launch before it in the round before: what chunked attention carries
+            return least if last_write is None else self._reread(index, traffic, DIRTY_READ, last_write)
+        last_read = seen.get(traffic.tensor)
+        if last_read is not None:  # an earlier launch of this call has read it
+            return self._reread(index, traffic, CLEAN_REREAD, last_read)
         if traffic.tensor_bytes is not None and traffic.tensor_bytes < least:
             # Launches of this entry read the tensor again and again; between two reads lies an equal part of the whole.
             repeats = least / max(traffic.tensor_bytes, 1)
@@ -148,43 +197,25 @@ class _Steady:
         seen = min(traffic.sm_read_bytes / (launch.ctas * max(least / share.streams, 1)), 1.0)
         streamed = max(round(touched * least / share.streams * seen), least)
         reads = min(least + round(miss * (streamed - least)), traffic.sm_read_bytes)
-        names = "+".join(t.tensor for t in together)
         if reads > least:
-            self.reasons.append(
-                f"{names} of the heads in flight, {format_si(in_flight, 'B')}, exceed the usable L2 of "
-                f"{format_si(SHARED_READ.start * self.l2_bytes, 'B')}: {waves} waves read them {reads / least:.2f} times"
-            )
+            usable = SHARED_READ.start * self.l2_bytes
+            self.causes.append(Streamed(tuple(t.tensor for t in together), in_flight, usable, waves, reads / least))
         return reads
 
-    def _reread(self, index: int, traffic: Traffic, ramp: Ramp, last_use: int | None) -> int:
+    def _reread(self, index: int, traffic: Traffic, ramp: Ramp, last_use: int) -> int:
         """Reads of what an earlier launch has touched: from HBM where too much was touched in between."""
-        least = traffic.read_bytes_min
-        if last_use is None:
-            return least
         between = sum(self.touched[last_use + 1 : index]) if last_use < index else self.round - self.touched[index]
-        if last_use == index:
-            between = self.round - self.touched[index]
         ends = (self.touched[last_use] + between, between + self.touched[index])
         miss = ramp.mean_miss(min(ends), max(ends), self.l2_bytes)
         if miss < 0.99 and traffic.role == "intermediate":
-            kept = "stays in L2" if miss == 0 else f"is read from L2 to {format_percent(1 - miss, 2)}"
-            self.reasons.append(f"{traffic.tensor} {kept} between its launches")
-        return min(round(miss * least), traffic.sm_read_bytes)
+            self.causes.append(Kept(traffic.tensor, 1 - miss))
+        return min(round(miss * traffic.read_bytes_min), traffic.sm_read_bytes)
 
     def _write(self, traffic: Traffic) -> int:
         least = traffic.write_bytes_min
-        if traffic.role != "intermediate" or least == 0:
+        if traffic.role != "intermediate":
             return least
         return min(round(DIRTY_WRITE.miss(self.footprint, self.l2_bytes) * least), traffic.sm_write_bytes)
-
-    def _last_use(self, index: int, tensor: str, *, written: bool) -> int | None:
-        """The launch that touched ``tensor`` last before launch ``index`` reads it; ``index`` itself: in the round before."""
-        for earlier in range(index - 1, -1, -1):
-            for traffic in self.launches[earlier].traffic:
-                if traffic.tensor == tensor and (traffic.write_bytes_min if written else traffic.read_bytes_min):
-                    return earlier
-        own = any(t.tensor == tensor and t.write_bytes_min for t in self.launches[index].traffic)
-        return index if written and own else None
 
 
 def _distinct(launch: Launch) -> int:

@@ -37,8 +37,7 @@ class Traffic(NamedTuple):
     tensor_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """One kernel, launched ``count`` times; work and traffic are the sums over all of them, ``ctas`` is the grid of one.
 
     ``ctas_per_sm`` of them run on an SM at once.
@@ -53,7 +52,7 @@ class Launch:
     flops_executed: int = 0
     exp_ops: int = 0
     vector_ops: int = 0
-    count: int = 1
+    count: int = 1  # type: ignore[assignment]  # shadows tuple.count
     ctas_per_sm: int = 1
 
 

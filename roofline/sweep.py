@@ -1,7 +1,6 @@
 """Grids of problems: axes such as ``1k:128k:x2`` or ``512,1k``, and one result at a time over their product."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -37,9 +36,10 @@ def axis(option: str, text: str) -> tuple[int, ...]:
 
 def sweep(base: Request, axes: Mapping[str, tuple[int, ...]], profile: Profile, conventions: Conventions) -> Iterator[Result]:
     """Predict every configuration of every combination of ``axes``, the last axis fastest, one result at a time."""
+    fields = {name: getattr(base, name) for name in base.__dataclass_fields__}
     for values in product(*axes.values()):
-        request = replace(base, **dict(zip(axes, values, strict=True))) if axes else base  # type: ignore[arg-type]
-        for configuration in configurations(request):
+        fields.update(zip(axes, values, strict=True))
+        for configuration in configurations(Request(**fields)):
             yield analyze(configuration, profile, conventions)
 
 

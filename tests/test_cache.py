@@ -64,7 +64,7 @@ def test_waves_and_the_heads_they_touch_are_integers() -> None:
     assert reads(traffic) - 4 * 65536 * 128 * 2 == 19 * head
     assert "16 waves" in traffic.reasons[0]
     # Two CTAs a SM halve the waves: 8 waves of 264, 3 of which reach into a second head.
-    two = Cost(tuple(replace(launch, ctas_per_sm=2) for launch in cost.launches))
+    two = Cost(tuple(launch._replace(ctas_per_sm=2) for launch in cost.launches))
     assert reads(hbm_traffic(two, H200)) - 4 * 65536 * 128 * 2 == 11 * head
 
 

@@ -99,7 +99,7 @@ def test_few_ctas_read_no_faster_than_each_alone() -> None:
 def test_more_ctas_than_sms_are_no_faster_and_one_a_sm_may_use_all_of_it() -> None:
     assert predicted(launch(flops=10**12, ctas=5000)).time_s == pytest.approx(1e-3)
     # A plan that fits two CTAs on an SM spreads 100 of them over all 100 SMs: half the peak would be no lower bound.
-    two = replace(launch(flops=10**12, ctas=100), ctas_per_sm=2)
+    two = launch(flops=10**12, ctas=100)._replace(ctas_per_sm=2)
     assert predicted(two).time_s == pytest.approx(1e-3)
 
 

@@ -5,7 +5,6 @@ output), in every form. Chunked (prefill): a launch stores the state before each
 Recurrent (decode): the state is read, updated with the new tokens and written. Parallel: the quadratic form, as flash.
 """
 
-from dataclasses import replace
 
 from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div, sectors
 from roofline.errors import InputError
@@ -25,7 +24,7 @@ def cost(problem: Problem, plan: Plan) -> Cost:
         raise InputError("linear attention has no sliding window: leave out --window or the variant linear")
     if plan.form == "parallel":
         launch = attention("linear-parallel", problem, plan, kv, exponentials=False)
-        return Cost((replace(launch, flops=sum(_useful_flops(problem, kv))),))
+        return Cost((launch._replace(flops=sum(_useful_flops(problem, kv))),))
     return _recurrent(problem, kv) if plan.form == "recurrent" else _chunked(problem, plan, kv)
 
 

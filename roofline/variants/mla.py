@@ -72,7 +72,7 @@ def _expanded(problem: Problem, plan: Plan, kv: LatentKV) -> Cost:
         return Cost((launch,))
     projected = projections(problem, plan)
     traffic = tuple(t._replace(role="intermediate") if t.tensor in ("K", "V") else t for t in launch.traffic)
-    return Cost((*projected.launches, replace(launch, traffic=traffic)), projected.workspace_bytes)
+    return Cost((*projected.launches, launch._replace(traffic=traffic)), projected.workspace_bytes)
 
 
 def _absorbed(problem: Problem, plan: Plan, kv: LatentKV) -> Cost:
@@ -97,7 +97,7 @@ def _absorbed(problem: Problem, plan: Plan, kv: LatentKV) -> Cost:
             return (traffic._replace(tensor="O_latent", role="intermediate"),)
         return (traffic,)
 
-    middle = tuple(replace(launch, traffic=tuple(r for t in launch.traffic for r in rename(t))) for launch in attended.launches)
+    middle = tuple(launch._replace(traffic=tuple(r for t in launch.traffic for r in rename(t))) for launch in attended.launches)
     workspace = attended.workspace_bytes + 2 * rows * problem.row_bytes(kv.latent_dim)
     return Cost((up, *middle, down), workspace)
 
