@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from roofline import __version__, analysis, options, profiles
-from roofline.errors import RooflineError
+from roofline.errors import InputError, MissingError, RooflineError
 from roofline.options import Csv, Device, FlopName, Force, Given, Gpu, Json, Out, RoofName
 from roofline.profiles.profile import Profile
 from roofline.reports import output
+from roofline.reports.encoding import fold_unknown
 
 app = typer.Typer(
     add_completion=False,
@@ -89,6 +90,8 @@ def explain(
     force: Force = False,
 ) -> None:
     """Show every tensor's formula with the numbers put in, so that you can redo a count by hand."""
+    if given["variants"] is not None:
+        raise InputError("--variants contradicts the argument VARIANT, which names the variant to explain: leave it out")
     to, counted = output.target(as_json, as_csv, out, force), options.conventions(flop_convention, roof)
     profile, notes = _resolve(device, gpu, counted)
     from roofline.explain import explain_all, explanation_rows
@@ -301,7 +304,15 @@ def _sweep_model(given: Given, profile: Profile, counted: analysis.Conventions, 
 
 def _resolve(device: str, gpu: str | None, counted: analysis.Conventions) -> tuple[Profile, list[str]]:
     profile, note = profiles.resolve(device, gpu, roof=counted.roof)
-    return profile, [note] if note else []
+    notes = [note] if note else []
+    if counted.roof == "measured":
+        if not profile.measured:
+            raise MissingError(
+                f"--roof measured: nothing was measured on {profile.name}; `roofline calibrate` measures this GPU"
+            )
+        if lacking := profile.not_measured():
+            notes.append(f"not measured, taken from the data sheet: {', '.join(lacking)}")
+    return profile, notes
 
 
 def _page(path: Path | None, force: bool) -> Callable[[dict[str, Any]], None]:
@@ -335,8 +346,14 @@ def _plot(document: dict[str, Any], to: output.Target) -> None:
 def main() -> None:
     """Run the command line: one clear line and an exit code for every error, a traceback only with ``--debug``."""
     debug = "--debug" in sys.argv
+    for stream in (sys.stdout, sys.stderr):
+        fold_unknown(stream)
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        if sys.stdout is None:
+            raise RooflineError("there is no standard output to write to")
+        code = app(standalone_mode=False) or 0
+        sys.stdout.flush()
+        sys.exit(code)
     except RooflineError as error:
         if debug:
             raise
@@ -346,6 +363,10 @@ def main() -> None:
         sys.exit(0)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
+    except OSError as error:
+        if debug:
+            raise
+        _fail(f"cannot write the output: {error.strerror or error}", 1)
     except Exception as error:
         if debug:
             raise

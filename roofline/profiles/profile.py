@@ -76,6 +76,10 @@ class Profile:
             return self.measured[key]
         return self.datasheet.get(key)
 
+    def not_measured(self) -> tuple[str, ...]:
+        """Ceilings of the data sheet that nothing was measured for, where the measured roof falls back to it."""
+        return tuple(key for key in self.datasheet if key not in self.measured and key != "shared_memory_bytes_per_s")
+
     def supports_dtype(self, dtype: str) -> bool:
         """Whether the device has a known matrix rate for ``dtype`` (V100 and T4 have none for bf16)."""
         return f"{dtype}_flop_per_s" in self.datasheet or f"{dtype}_flop_per_s" in self.measured

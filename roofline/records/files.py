@@ -7,6 +7,7 @@ holds a lock on its file: a second one gets another name or an error, never the 
 import errno
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from pydantic import BaseModel, ValidationError
 
 from roofline.errors import InputError, RooflineError
 from roofline.records.schema import SCHEMA, SCHEMA_VERSION, Header, Record
+
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and newline; a terminal would obey them
 
 try:
     import fcntl
@@ -66,17 +69,29 @@ def _lines(path: Path) -> tuple[list[bytes], bool]:
 
 
 def _is_object(line: bytes) -> bool:
+    return isinstance(_parsed(line), dict)
+
+
+def _parsed(line: bytes) -> Any:
+    """Return what ``line`` holds, or ``None`` if it is no JSON; control characters are replaced, so that text stays text."""
     try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
+        return _without_controls(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _without_controls(value: Any) -> Any:
+    if isinstance(value, str):
+        return CONTROLS.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_without_controls(each) for each in value]
+    if isinstance(value, dict):
+        return {_without_controls(key): _without_controls(each) for key, each in value.items()}
+    return value
 
 
 def _header(line: bytes, path: Path) -> Header:
-    try:
-        fields = json.loads(line)
-    except ValueError:
-        fields = None
+    fields = _parsed(line)
     name = str(fields.get("schema", "")) if isinstance(fields, dict) else ""
     prefix, _, version = name.rpartition("/")
     if prefix != SCHEMA.rpartition("/")[0] or not version.isdigit():
@@ -90,8 +105,11 @@ def _header(line: bytes, path: Path) -> Header:
 
 
 def _record(line: bytes, path: Path, number: int) -> Record:
+    fields = _parsed(line)
+    if not isinstance(fields, dict):
+        raise InputError(f"{path}:{number}: expected a point of a run as a JSON object")
     try:
-        return Record.model_validate_json(line)
+        return Record.model_validate(fields)
     except ValidationError as error:
         raise InputError(f"{path}:{number}: {_first(error)}") from None
 

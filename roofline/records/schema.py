@@ -18,7 +18,7 @@ Status = Literal["predicted", "ok", "wrong", "unsupported", "failed"]
 
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=10**60)]  # far above any count, and small enough to divide
 
 
 class _Model(BaseModel):

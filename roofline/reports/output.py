@@ -63,6 +63,8 @@ def target(as_json: bool, as_csv: bool, path: Path | None, force: bool, also: Se
         raise InputError(f"-o {path}: expected a name that ends in {', '.join([*also, *SUFFIXES])}, or --json or --csv")
     if path.is_dir():
         raise InputError(f"-o {path}: is a folder")
+    if not path.parent.is_dir():
+        raise InputError(f"-o {path}: there is no folder {path.parent}")
     if path.exists() and not force:
         raise InputError(f"-o {path}: exists already; --force overwrites it")
     return Target(named or suffix or "table", path)

@@ -20,6 +20,8 @@ def page_target(path: Path, option: str, force: bool, suffixes: Sequence[str] = 
         raise InputError(f"{option} {path}: expected a name that ends in {suffixes[0]}")
     if path.is_dir():
         raise InputError(f"{option} {path}: is a folder")
+    if not path.parent.is_dir():
+        raise InputError(f"{option} {path}: there is no folder {path.parent}")
     if path.exists() and not force:
         raise InputError(f"{option} {path}: exists already; --force overwrites it")
     return path

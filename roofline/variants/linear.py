@@ -5,7 +5,6 @@ output), in every form. Chunked (prefill): a launch stores the state before each
 Recurrent (decode): the state is read, updated with the new tokens and written. Parallel: the quadratic form, as flash.
 """
 
-
 from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div, sectors
 from roofline.errors import InputError
 from roofline.plan import Plan
