@@ -129,13 +129,18 @@ class _Steady:
         self.l2_bytes = l2_bytes
         self.sm_count = sm_count
         # Bytes one of `count` launches touches, and the bytes of one round through all launches: by use, and each tensor once.
-        self.touched = [_distinct(launch) / max(launch.count, 1) for launch in cost.launches]
-        self.round = sum(self.touched)
+        self.touched: list[float] = []
         sizes: dict[str, float] = {}
         for launch in cost.launches:
-            for t in launch.traffic:
-                size = max(t.read_bytes_min, t.write_bytes_min) / max(launch.count, 1)
-                sizes[t.tensor] = max(sizes.get(t.tensor, 0.0), size)
+            count, touched = launch.count or 1, 0
+            for traffic in launch.traffic:
+                read, write = traffic.read_bytes_min, traffic.write_bytes_min
+                touched += read + write
+                size = (read if read > write else write) / count
+                if size > sizes.get(traffic.tensor, 0.0):
+                    sizes[traffic.tensor] = size
+            self.touched.append(touched / count)
+        self.round = sum(self.touched)
         self.footprint = sum(sizes.values())
         self.causes: list[Cause] = []
 

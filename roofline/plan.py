@@ -6,6 +6,7 @@ result of tuning on that architecture, the ``default`` rows serve every other de
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 from roofline.errors import InputError
@@ -232,6 +233,7 @@ def choose(variant: str, implementation: str, problem: Problem, profile: Profile
     return _RULES[variant](implementation, problem, profile, choices)
 
 
+@cache
 def padded_width(width: int) -> int:
     """Head size as it is padded in registers: the next power of two, at least 16."""
     return next_power_of_two(max(width, MIN_HEAD_DIM_TILE))

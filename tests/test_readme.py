@@ -20,3 +20,7 @@ def test_the_two_commands_of_the_readme_are_targets_of_the_makefile() -> None:
     for target in ("demo", "test"):
         assert f"    make {target}" in readme
         assert f"\n{target}: " in makefile
+
+
+def test_no_placeholder_is_left() -> None:
+    assert "@@" not in (ROOT / "README.md").read_text()

@@ -20,21 +20,24 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     score_tiles = q_tiles = padded_pairs = elements = score_bytes = score_sectors = q_reads = kv_reads = 0
     for q_len, kv_len, count in problem.lengths:
         rows, columns = ceil_div(q_len, plan.q_tile), ceil_div(kv_len, plan.kv_tile)
-        q_tiles += count * rows * heads
-        score_tiles += count * rows * columns * heads
-        padded_pairs += count * rows * plan.q_tile * columns * plan.kv_tile * heads
-        elements += count * q_len * kv_len * heads
-        score_bytes += count * q_len * problem.row_bytes(kv_len) * heads
-        score_sectors += count * q_len * sectors(problem.row_bytes(kv_len)) * heads
-        q_reads += count * q_len * max(columns, 1) * heads  # each output tile reads its rows of Q (without keys: once) ...
-        kv_reads += count * kv_len * rows * heads  # ... and its rows of K
+        each_head, score_row = count * heads, problem.row_bytes(kv_len)
+        q_tiles += each_head * rows
+        score_tiles += each_head * rows * columns
+        padded_pairs += each_head * rows * plan.q_tile * columns * plan.kv_tile
+        elements += each_head * q_len * kv_len
+        score_bytes += each_head * q_len * score_row
+        score_sectors += each_head * q_len * sectors(score_row)
+        q_reads += each_head * q_len * (columns or 1)  # each output tile reads its rows of Q (without keys: once) ...
+        kv_reads += each_head * kv_len * rows  # ... and its rows of K
+    streams = problem.batch * kv.heads
     q_row, o_row = problem.row_bytes(d), problem.row_bytes(dv)
     q_read = Traffic("Q", "input", q_rows * q_row, 0, q_reads * sectors(q_row))
     o_write = Traffic("O", "output", 0, q_rows * o_row, 0, q_rows * sectors(o_row))
-    score_sharing = Sharing(problem.batch * kv.heads, max(ceil_div(score_tiles, problem.batch * kv.heads), 1))
-    value_sharing = Sharing(problem.batch * kv.heads, max(ceil_div(q_tiles, problem.batch * kv.heads), 1))
-    keys = cached_tensor(problem, "K", d, problem.kv_tokens * kv.heads, kv_reads, score_tiles, score_sharing)
-    values = cached_tensor(problem, "V", dv, problem.kv_tokens * kv.heads, kv_reads, q_tiles, value_sharing)
+    score_sharing = Sharing(streams, ceil_div(score_tiles, streams) or 1)
+    value_sharing = Sharing(streams, ceil_div(q_tiles, streams) or 1)
+    kv_rows = problem.kv_tokens * kv.heads
+    keys = cached_tensor(problem, "K", d, kv_rows, kv_reads, score_tiles, score_sharing)
+    values = cached_tensor(problem, "V", dv, kv_rows, kv_reads, q_tiles, value_sharing)
 
     def read(tensor: str) -> Traffic:
         return Traffic(tensor, "intermediate", score_bytes, 0, score_sectors)
