@@ -42,7 +42,7 @@ class Result(NamedTuple):
     @property
     def intensity(self) -> float | None:
         """FLOPs per predicted HBM byte."""
-        return self.prediction.levels["hbm"].intensity
+        return self.prediction.hbm_level.intensity
 
     @property
     def attainable_flop_per_s(self) -> float:

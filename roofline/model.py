@@ -31,20 +31,6 @@ class Level(NamedTuple):
     ridge: float | None = None
 
 
-class Prediction(NamedTuple):
-    """What the model says of a configuration: FLOPs as counted, bytes by level, time at the roof, and what binds it."""
-
-    hbm: HbmTraffic
-    levels: dict[str, Level]  # hbm, l2, sm
-    units: dict[str, Level]  # tensor, exp, vector, launch
-    bound: Bound
-    time_s: float
-    launch_bounds: tuple[Bound, ...]
-    launch_times_s: tuple[float, ...]
-    sms_used: int | None
-    unknown: tuple[str, ...]
-
-
 class Rates(NamedTuple):
     """The ceilings that a prediction divides by, per second; ``None`` where unknown. ``matmul`` is that of the dtype."""
 
@@ -54,6 +40,59 @@ class Rates(NamedTuple):
     vector: float | None
     cta_read: float | None
     launch_s: float | None
+
+
+class Prediction(NamedTuple):
+    """What the model says of a configuration: FLOPs as counted, bytes by level, time at the roof, and what binds it."""
+
+    cost: Cost
+    rates: Rates
+    on_tensor_cores: bool
+    flops: int  # useful FLOPs as they are reported
+    hbm: HbmTraffic
+    bound: Bound
+    time_s: float
+    launch_bounds: tuple[Bound, ...]
+    launch_times_s: tuple[float, ...]
+    sms_used: int | None
+
+    # Put together where somebody reads them: a sweep makes a hundred thousand predictions and looks at few of these.
+
+    @property
+    def hbm_level(self) -> Level:
+        """The HBM: predicted bytes, their time, intensity and ridge."""
+        return _memory(self.hbm.hbm_bytes, self.rates.hbm, self.flops, self.rates.matmul)
+
+    @property
+    def levels(self) -> dict[str, Level]:
+        """Memory levels: ``hbm``, ``l2``, ``sm``."""
+        return {
+            "hbm": self.hbm_level,
+            "l2": Level(None),  # requests merge before the L2, so its bytes are not the SM bytes; not modelled yet
+            "sm": _memory(self.cost.sm_bytes, None, self.flops, self.rates.matmul),
+        }
+
+    @property
+    def units(self) -> dict[str, Level]:
+        """Units of the SMs, and launches: ``tensor``, ``exp``, ``vector``, ``launch``."""
+        cost, rates = self.cost, self.rates
+        vector = _unit(cost.vector_ops, rates.vector)
+        if not self.on_tensor_cores:  # IEEE fp32 products and the softmax share the vector units
+            time_s = cost.flops_executed / rates.matmul + (vector.time_s or 0.0) if rates.matmul else None
+            vector = Level(cost.flops_executed, rates.matmul, time_s)
+        launches, launch_s = _launches(cost), rates.launch_s
+        return {
+            "tensor": _unit(cost.flops_executed, rates.matmul) if self.on_tensor_cores else Level(0),
+            "exp": _unit(cost.exp_ops, rates.exp),
+            "vector": vector,
+            "launch": Level(launches, 1 / launch_s if launch_s else None, None if launch_s is None else launches * launch_s),
+        }
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """Levels and units that have work and no known ceiling."""
+        lacking = [name for name, level in self.units.items() if level.work and level.time_s is None]
+        return (*(["hbm"] if self.rates.hbm is None else []), *lacking)
 
 
 @lru_cache(maxsize=64)
@@ -71,7 +110,6 @@ def predict(cost: Cost, profile: Profile, dtype: DType, roof: Roof = "datasheet"
     """
     hbm = hbm_traffic(cost, profile)
     rates = rates_of(profile, dtype, roof)
-    peak, launch_s = rates.matmul, rates.launch_s
     on_tensor_cores = dtype.matmul_unit == "tensor"
     times, bounds = [], []
     for launch, entries in zip(cost.launches, hbm.launches, strict=True):
@@ -81,41 +119,23 @@ def predict(cost: Cost, profile: Profile, dtype: DType, roof: Roof = "datasheet"
         time_s, bound = _launch_time(launch, hbm_bytes, rates, on_tensor_cores, profile.sm_count)
         times.append(time_s)
         bounds.append(bound)
-    launches = sum(launch.count for launch in cost.launches)
-    overhead_s = launches * launch_s if launch_s is not None else 0.0
-    useful = cost.flops if flops is None else flops
+    overhead_s = _launches(cost) * rates.launch_s if rates.launch_s is not None else 0.0
     floor_s = _speed_of_light(cost, profile, dtype)
     time_s = max(sum(times) + overhead_s, floor_s if roof == "measured" else 0.0)
     if time_s < floor_s * SPEED_OF_LIGHT_SLACK:
         raise RooflineError(f"the model predicts {time_s} s, faster than the speed of light ({floor_s} s): please report this")
-    levels = {
-        "hbm": _memory(hbm.hbm_bytes, rates.hbm, useful, peak),
-        "l2": Level(None),  # requests merge before the L2, so its bytes are not the SM bytes; not modelled yet
-        "sm": _memory(cost.sm_bytes, None, useful, peak),
-    }
-    units = {
-        "tensor": _unit(cost.flops_executed, peak) if on_tensor_cores else Level(0),
-        "exp": _unit(cost.exp_ops, rates.exp),
-        "vector": _unit(cost.vector_ops, rates.vector),
-        "launch": Level(launches, 1 / launch_s if launch_s else None, overhead_s if launch_s is not None else None),
-    }
-    if not on_tensor_cores:  # IEEE fp32 products and the softmax share the vector units
-        matmul_s = cost.flops_executed / peak + (units["vector"].time_s or 0.0) if peak else None
-        units["vector"] = Level(cost.flops_executed, peak, matmul_s)
-    unknown = [name for name, level in units.items() if level.work and level.time_s is None]
-    if rates.hbm is None:
-        unknown.insert(0, "hbm")
     longest = max(times, default=0.0)
     return Prediction(
+        cost=cost,
+        rates=rates,
+        on_tensor_cores=on_tensor_cores,
+        flops=cost.flops if flops is None else flops,
         hbm=hbm,
-        levels=levels,
-        units=units,
         bound=_bound(times, bounds, overhead_s),
         time_s=time_s,
         launch_bounds=tuple(bounds),
         launch_times_s=tuple(times),
         sms_used=_sms_used(cost.launches[times.index(longest)], profile.sm_count) if times else None,
-        unknown=tuple(unknown),
     )
 
 
@@ -157,6 +177,10 @@ def _speed_of_light(cost: Cost, profile: Profile, dtype: DType) -> float:
     # Useful FLOPs of linear attention's quadratic form can exceed those it runs on short sequences: neither is a floor then.
     useful = min(cost.flops, cost.flops_executed)
     return max(useful / rates.matmul if rates.matmul else 0.0, cost.hbm_bytes_min / rates.hbm if rates.hbm else 0.0)
+
+
+def _launches(cost: Cost) -> int:
+    return sum(launch.count for launch in cost.launches)
 
 
 def _sms_used(launch: Launch, sm_count: int | None) -> int | None:

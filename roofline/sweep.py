@@ -47,7 +47,7 @@ def row(result: Result) -> tuple[Any, ...]:
     """The figures of one result in the order of ``COLUMNS``."""
     problem, prediction, cost, plan = result.configuration.problem, result.prediction, result.cost, result.plan
     longest = max(problem.lengths, key=lambda lengths: lengths.kv_len)
-    hbm, kv, variant = prediction.levels["hbm"], problem.kv, result.configuration.variant
+    hbm, kv, variant = prediction.hbm_level, problem.kv, result.configuration.variant
     latent, rope = (kv.latent_dim, kv.rope_dim) if isinstance(kv, LatentKV) else (None, None)
     return (
         result.configuration.name,
