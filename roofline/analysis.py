@@ -136,7 +136,8 @@ def to_dict(result: Result) -> dict[str, Any]:
     """The figures of one result, as ``analyze --json`` and records hold them: SI base units, ratios 0-1, exact integers."""
     configuration, prediction, cost = result.configuration, result.prediction, result.cost
     problem, variant = configuration.problem, configuration.variant
-    hbm = prediction.levels["hbm"]
+    levels = prediction.levels
+    hbm = levels["hbm"]
     per_token = 0 if variant == "linear" else kv_bytes_per_token(problem) * problem.layers
     return {
         "configuration": configuration.name,
@@ -152,8 +153,8 @@ def to_dict(result: Result) -> dict[str, Any]:
         "hbm_bytes_min": cost.hbm_bytes_min,
         "hbm_bytes_cold": cost.hbm_bytes_cold,
         "sm_bytes": cost.sm_bytes,
-        "l2_bytes": prediction.levels["l2"].work,
-        "levels": {name: _level_dict(level) for name, level in prediction.levels.items()},
+        "l2_bytes": levels["l2"].work,
+        "levels": {name: _level_dict(level) for name, level in levels.items()},
         "units": {
             name: {"work": level.work, "per_s": level.ceiling, "time_s": level.time_s}
             for name, level in prediction.units.items()

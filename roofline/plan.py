@@ -42,16 +42,12 @@ class Plan:
     stages: int = 2
     ctas_per_sm: int = 1
 
-    def rows_executed(self, rows: int) -> int:
-        """Rows that run for ``rows`` packed rows of one sequence and KV head (or of one head): whole tiles.
+    def tile_rows(self, rows: int) -> int:
+        """Rows of one tile as launched for ``rows`` packed rows of one sequence and KV head (or of one head).
 
         Prefill runs whole tiles of ``q_tile``. Packed decode runs the smallest power of two that holds the rows, at least the
         MMA minimum and at most ``q_tile``.
         """
-        return -(-rows // self.q_tile) * self.tile_rows(rows)
-
-    def tile_rows(self, rows: int) -> int:
-        """Rows of one tile as launched for ``rows`` packed rows."""
         return min(self.q_tile, next_power_of_two(max(rows, MMA_ROWS))) if self.packed else self.q_tile
 
 

@@ -124,7 +124,7 @@ def test_splits_can_be_set_and_need_a_known_sm_count() -> None:
 def test_rows_of_a_tile_as_launched() -> None:
     packed = Plan("test", 64, 64, 128, 128, packed=True)
     assert [packed.tile_rows(rows) for rows in (1, 16, 17, 64, 65)] == [16, 16, 32, 64, 64]
-    assert [packed.rows_executed(rows) for rows in (1, 65, 200)] == [16, 128, 256]
+    assert [-(-rows // packed.q_tile) * packed.tile_rows(rows) for rows in (1, 65, 200)] == [16, 128, 256]
     assert replace(packed, packed=False).tile_rows(1) == 64
 
 

@@ -59,11 +59,6 @@ def write(target: torch.Tensor, ctas: int, block: int = 8192, warps: int = 8) ->
     return Probe("write", run, target.numel() * WORD_BYTES, "byte")
 
 
-def read_one_cta(source: torch.Tensor, block: int = 8192, warps: int = 8) -> Probe:
-    """Read with a single CTA: the rate that one CTA reaches alone."""
-    return read(source, 1, block, warps)
-
-
 def matmul(size: int, dtype: str, device: torch.device) -> Probe:
     """Multiply two square matrices in ``dtype`` with fp32 accumulation (int8: int32), by the vendor's library."""
     flops = 2 * size**3

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
-from roofline.models.mixers import Attention, Mixer
+from roofline.models.mixers import Mixer
 from roofline.models.weights import Weight
 
 
@@ -183,11 +183,6 @@ class ModelSpec:
         for layer, count in self.runs:
             counts[layer.kind] += count
         return dict(counts)
-
-    @property
-    def num_attention_layers(self) -> int:
-        """Layers with softmax attention."""
-        return sum(count for mixer, count in self.mixers if isinstance(mixer, Attention))
 
     @property
     def body_params(self) -> int:

@@ -40,9 +40,10 @@ def printed(records: list[dict[str, Any]]) -> str:
 def test_predicted_stands_beside_measured_and_counted() -> None:
     (line,) = [line for line in printed([record()]).splitlines() if line.startswith("gqa/flash")]
     # 90.8 of 143 us are 63 %; 41,943,040 predicted against 42,025,824 counted bytes are -0.2 %
-    assert line.split("  ")[0].split() == ["gqa/flash", "roofline/flash", "90.8", "µs"] or "90.8 µs" in line
+    assert line.split()[:2] == ["gqa/flash", "roofline/flash"]
+    assert "90.8 µs" in line
     assert "143 µs" in line
-    assert "63 %" in line or "64 %" in line
+    assert "63 %" in line
     assert "-0.2%" in line
 
 
