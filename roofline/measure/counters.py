@@ -2,7 +2,8 @@
 
 Steady state: inputs rotate over several times the L2, caches are not flushed and clocks not locked (``--cache-control none
 --clock-control none``), and the whole application is replayed for each pass (``app-range``: plain ``range`` refuses kernels
-whose tensor descriptors are encoded on the host). Names as in Nsight Compute 2025.3 on sm_90.
+whose tensor descriptors are encoded on the host). Cold: ranges of one call, before which ncu invalidates the caches; what is
+still dirty in the L2 at its end is not written yet. Names as in Nsight Compute 2025.3 on sm_90.
 """
 
 import csv
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from roofline.errors import RooflineError
 from roofline.measure.cases import Case
@@ -24,6 +25,8 @@ from roofline.measure.environment import worker_environment
 from roofline.profiles.local import Gpu
 from roofline.profiles.profile import Profile
 
+Mode = Literal["steady", "cold"]
+CACHE_CONTROL: Mapping[Mode, str] = {"steady": "none", "cold": "all"}  # what ncu does to the caches before a range
 SECTOR_BYTES = 32
 # field of a record -> metrics summed over the range, and the factor to the field's unit
 SUMS: Mapping[str, tuple[tuple[str, ...], float]] = {
@@ -84,13 +87,18 @@ def metrics(dtypes: Iterable[str] = tuple(TENSOR_OPS)) -> tuple[str, ...]:
 
 
 def build_command(
-    ncu: str, plan: Path, log: Path, dtypes: Iterable[str] = tuple(TENSOR_OPS), python: str = sys.executable
+    ncu: str,
+    plan: Path,
+    log: Path,
+    dtypes: Iterable[str] = tuple(TENSOR_OPS),
+    mode: Mode = "steady",
+    python: str = sys.executable,
 ) -> list[str]:
     """Return the command that counts the ranges of the replay ``plan`` and writes a CSV to ``log``."""
     return [
         ncu,
         "--replay-mode=app-range",
-        "--cache-control=none",
+        f"--cache-control={CACHE_CONTROL[mode]}",
         "--clock-control=none",
         "--target-processes=application-only",
         f"--metrics={','.join(metrics(dtypes))}",
@@ -134,9 +142,9 @@ def parse(text: str) -> list[dict[str, float]]:
     ]
 
 
-def per_call(values: Mapping[str, float], calls: int, dtype: str) -> dict[str, Any]:
+def per_call(values: Mapping[str, float], calls: int, dtype: str, mode: Mode = "steady") -> dict[str, Any]:
     """Return the counters of one call as a record holds them, from the metrics of a range of ``calls`` calls."""
-    counted: dict[str, Any] = {"mode": "steady", "calls": calls}
+    counted: dict[str, Any] = {"mode": mode, "calls": calls}
     for name, (sums, factor) in SUMS.items():
         known = all(metric in values for metric in sums)
         counted[name] = sum(values[metric] for metric in sums) * factor / calls if known else None
@@ -158,6 +166,7 @@ class Replay:
     gpu: Gpu
     profile: Profile
     seed: int
+    mode: Mode = "steady"
     notes: list[str] = field(default_factory=list)
     ncu: str | None = field(default_factory=find_ncu)
 
@@ -167,20 +176,19 @@ class Replay:
             raise Refused("ncu (Nsight Compute) is not installed, or not on the PATH")
         waiting = iter(enumerate(cases))
         while chunk := list(islice(waiting, CASES_PER_RUN)):
-            try:
-                yield from self._run(chunk)
-            except RooflineError as error:
-                if len(chunk) > 1:
-                    yield from self._one_by_one(chunk)
-                else:
-                    self._note(chunk[0][1], str(error))
+            yield from self._count(chunk)
 
-    def _one_by_one(self, chunk: Sequence[tuple[int, Case]]) -> Iterator[tuple[int, dict[str, Any]]]:
-        for entry in chunk:
-            try:
-                yield from self._run([entry])
-            except RooflineError as error:
-                self._note(entry[1], str(error))
+    def _count(self, chunk: Sequence[tuple[int, Case]]) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Count in one run, and where that breaks in two of half as many cases each."""
+        try:
+            yield from self._run(chunk)
+        except RooflineError as error:
+            if len(chunk) == 1:
+                self._note(chunk[0][1], str(error))
+                return
+            middle = len(chunk) // 2
+            yield from self._count(chunk[:middle])
+            yield from self._count(chunk[middle:])
 
     def _note(self, case: Case, reason: str) -> None:
         self.notes.append(f"{case.configuration.name} {case.implementation} was not counted: {reason}")
@@ -192,7 +200,7 @@ class Replay:
             plan.write_text(json.dumps(self._plan([case for _, case in chunk], done)))
             limit = SECONDS_TO_START + SECONDS_PER_CASE * len(chunk)
             dtypes = {case.configuration.problem.dtype.name for _, case in chunk}
-            said = _call(build_command(self.ncu, plan, log, dtypes), worker_environment(self.gpu), limit)
+            said = _call(build_command(self.ncu, plan, log, dtypes, self.mode), worker_environment(self.gpu), limit)
             table = log.read_text(errors="replace") if log.exists() else ""
             ranges = parse(f"{table}\n{said}")
             made = [json.loads(line) for line in done.read_text().splitlines()] if done.exists() else []
@@ -203,7 +211,7 @@ class Replay:
             if not line.get("calls"):
                 self._note(chunk[line["case"]][1], line["reason"])
         return [
-            (index, per_call(values, line["calls"], case.configuration.problem.dtype.name))
+            (index, per_call(values, line["calls"], case.configuration.problem.dtype.name, self.mode))
             for line, values in zip(counted, ranges, strict=True)
             for index, case in (chunk[line["case"]],)
         ]
@@ -212,6 +220,7 @@ class Replay:
         return {
             "done": str(done),
             "seed": self.seed,
+            "mode": self.mode,
             "l2_bytes": self.profile.l2_bytes or 2**26,
             "cases": [{**case.wire(), "problem": case.fields()["problem"]} for case in cases],
         }

@@ -1,4 +1,4 @@
-"""The program that ncu profiles: one range of calls in steady state for each case of a plan. Loads torch.
+"""The program that ncu profiles: one range of calls for each case of a plan, in steady state or one alone. Loads torch.
 
 ``python -m roofline.measure.worker.replay PLAN.json``, run by ``counters``. The number of calls depends on sizes alone, so that
 every pass makes the same ranges.
@@ -28,7 +28,7 @@ def main(plan_path: str) -> None:
     with Path(plan["done"]).open("w") as done:
         for index, case in enumerate(plan["cases"]):
             try:
-                line: dict[str, Any] = {"case": index, "calls": replay(case, plan["seed"], plan["l2_bytes"])}
+                line: dict[str, Any] = {"case": index, "calls": replay(case, plan)}
             except Exception as error:
                 line = {"case": index, "reason": f"{type(error).__name__}: {error}".splitlines()[0]}
             done.write(json.dumps(line) + "\n")
@@ -37,15 +37,16 @@ def main(plan_path: str) -> None:
             torch.cuda.empty_cache()
 
 
-def replay(case: Mapping[str, Any], seed: int, l2_bytes: int) -> int:
-    """Run one case until the caches are in steady state, then a range of calls; return how many."""
+def replay(case: Mapping[str, Any], run: Mapping[str, Any]) -> int:
+    """Run one case until the caches are in steady state, then a range of calls (one in a cold run); return how many."""
     problem, plan = problem_from(case["problem"]), plan_from(case["plan"])
     module = implementations.load(case["implementation"])
-    inputs = make_inputs(module, plan, problem, seed, torch.device("cuda"))
+    inputs = make_inputs(module, plan, problem, run["seed"], torch.device("cuda"))
     out = module.launch(inputs, plan)
-    rotation = rotate(module, plan, inputs, out, case["touched_bytes"], l2_bytes)
+    is_cold = run["mode"] == "cold"
+    rotation = rotate(module, plan, inputs, out, case["touched_bytes"], run["l2_bytes"], "warm" if is_cold else "cold")
     sets = len(rotation.inputs)
-    calls = sets * ceil_div(LEAST_CALLS, sets)
+    calls = 1 if is_cold else sets * ceil_div(LEAST_CALLS, sets)
     for index in range(calls):
         rotation.call(index)
     torch.cuda.synchronize()

@@ -1,0 +1,278 @@
+"""HBM bytes of attention by hardware counters: the points that ``roofline.cache`` is fitted to and held against.
+
+    python benchmarks/traffic.py FILE [--only WORD] [--modes steady cold]
+
+Run on a GPU whose counters ncu may read. FILE gets one JSON line a point: problem, plan, and the counters of one call in steady
+state (inputs rotate over several times the L2) and of one call from an invalidated cache. Lines are written as they are made;
+points that FILE holds already are skipped. The table of predicted against counted bytes comes last.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from roofline.analysis import analyze
+from roofline.cache import hbm_traffic
+from roofline.configurations import Configuration, Request, configurations
+from roofline.fields import plan_fields, plan_from, problem_fields, problem_from
+from roofline.measure.cases import Case
+from roofline.measure.counters import Mode, Replay
+from roofline.profiles import gpus, load, profile_of
+from roofline.profiles.profile import Profile
+from roofline.variants import VARIANTS
+
+SEED = 0
+
+
+class Point(NamedTuple):
+    """One point: the options of the problem, and whose kernel runs it. ``plan``: what is known of the plan of a peer."""
+
+    options: dict[str, Any]
+    implementation: str = ""
+    plan: tuple[tuple[str, Any], ...] = ()
+
+
+def naive() -> Iterator[dict[str, Any]]:
+    """Chains of launches through the L2: S from far below to far above it."""
+    for heads in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 64):
+        yield {"n": 2048, "d": 64, "heads": heads}
+    for heads in (2, 8, 12, 16, 20, 32, 96):
+        yield {"n": 1024, "d": 128, "heads": heads}
+    for heads in (1, 2, 3, 8):
+        yield {"n": 4096, "d": 128, "heads": heads}
+    for batch in (2, 5, 9):
+        yield {"n": 512, "d": 64, "heads": 12, "batch": batch}
+    for heads in (2, 4, 16):
+        yield {"n": 2048, "d": 128, "heads": heads, "kv_heads": 1, "causal": True}
+    for heads in (1, 3, 6):
+        yield {"n": 2048, "d": 64, "heads": heads, "naive_passes": 6}
+    yield {"n": 3000, "d": 64, "heads": 2}
+    yield {"n": 1500, "d": 128, "heads": 8}
+    yield {"n": 2048, "d": 256, "heads": 3}
+    yield {"n": 8192, "d": 64, "heads": 1}
+    yield {"decode": True, "kv_len": 65536, "d": 128, "heads": 32}
+    yield {"decode": True, "kv_len": 8192, "d": 128, "heads": 32, "batch": 16}
+
+
+def chunked() -> Iterator[dict[str, Any]]:
+    """Rabe and Staats: S of one pair of chunks through the L2, K and V once a chunk of queries."""
+    for heads, chunk in ((1, (1024, 4096)), (2, (1024, 4096)), (4, (1024, 4096)), (8, (1024, 2048)), (2, (512, 1024))):
+        yield {"n": 4096, "d": 64, "heads": heads, "chunk": chunk}
+    for heads, chunk in ((2, (1024, 1024)), (8, (2048, 2048)), (32, (1024, 4096))):
+        yield {"n": 4096, "d": 128, "heads": heads, "chunk": chunk, "causal": True}
+    yield {"n": 8192, "d": 128, "heads": 2, "chunk": (1024, 4096)}
+    yield {"n": 16384, "d": 128, "heads": 1, "chunk": (1024, 4096)}
+    yield {"n": 16384, "d": 128, "heads": 8, "chunk": (512, 2048)}
+    yield {"n": 32768, "d": 128, "heads": 2, "chunk": (1024, 4096), "causal": True}
+
+
+def streaming() -> Iterator[dict[str, Any]]:
+    """Flash attention while K and V of the heads in flight fit the L2."""
+    for n, heads, batch in ((512, 16, 8), (1024, 16, 16), (2048, 32, 1), (4096, 16, 4), (8192, 32, 1), (16384, 16, 1)):
+        for causal in (False, True):
+            yield {"n": n, "d": 128, "heads": heads, "batch": batch, "causal": causal}
+    for n, heads, kv_heads in ((1024, 32, 8), (4096, 32, 32), (16384, 32, 4)):
+        yield {"n": n, "d": 64, "heads": heads, "kv_heads": kv_heads}
+    for n, heads, kv_heads in ((2048, 16, 4), (8192, 8, 8)):
+        yield {"n": n, "d": 256, "heads": heads, "kv_heads": kv_heads, "causal": True}
+    yield {"n": 8192, "d": 128, "heads": 32, "kv_heads": 8, "window": 1024}
+    yield {"n": 65536, "d": 128, "heads": 8, "kv_heads": 2, "window": 4096}
+    yield {"q_len": 1024, "kv_len": 32768, "d": 128, "heads": 32, "kv_heads": 8, "causal": True}
+    yield {"kv_lens": (512, 3000, 8192, 100), "d": 128, "heads": 16, "kv_heads": 4}
+    yield {"kv_lens": (16384, 16384, 1024), "d": 128, "heads": 8, "kv_heads": 8, "causal": True}
+
+
+def multipass() -> Iterator[dict[str, Any]]:
+    """Flash attention where K and V of the heads in flight are about as large as the L2, or larger."""
+    for n, heads in (
+        (24576, 8),
+        (32768, 4),
+        (32768, 8),
+        (40960, 4),
+        (49152, 4),
+        (65536, 2),
+        (65536, 4),
+        (98304, 1),
+        (131072, 2),
+    ):
+        yield {"n": n, "d": 128, "heads": heads}
+    for n, heads in ((32768, 8), (49152, 4), (65536, 1), (65536, 4), (98304, 2), (131072, 2)):
+        yield {"n": n, "d": 128, "heads": heads, "causal": True}
+    for n, heads in ((65536, 8), (98304, 2), (131072, 2)):
+        yield {"n": n, "d": 64, "heads": heads}
+    yield {"n": 131072, "d": 64, "heads": 4, "causal": True}
+    for n, heads in ((16384, 8), (24576, 4), (32768, 2), (65536, 1)):
+        yield {"n": n, "d": 256, "heads": heads}
+    yield {"n": 32768, "d": 256, "heads": 4, "causal": True}
+    for n, heads, kv_heads in ((65536, 8, 2), (98304, 4, 1), (131072, 4, 2)):
+        yield {"n": n, "d": 128, "heads": heads, "kv_heads": kv_heads}
+    yield {"n": 65536, "d": 128, "heads": 8, "kv_heads": 2, "causal": True}
+    yield {"n": 65536, "d": 128, "heads": 2, "window": 40000}
+    yield {"q_len": 16384, "kv_len": 131072, "d": 128, "heads": 4}
+    yield {"q_len": 8192, "kv_len": 131072, "d": 128, "heads": 8, "kv_heads": 4, "causal": True}
+    yield {"n": 32768, "d": 128, "heads": 4, "batch": 2}
+
+
+def decode() -> Iterator[dict[str, Any]]:
+    """Split-KV: caches from far below the L2 to far above it."""
+    for batch, heads, kv_heads, kv_len in (
+        (1, 32, 8, 1024), (1, 32, 8, 8192), (1, 32, 32, 4096), (16, 32, 8, 2048), (8, 64, 8, 8192), (32, 32, 8, 8192),
+        (1, 32, 8, 131072), (64, 32, 32, 2048), (4, 32, 1, 16384), (1, 8, 1, 262144),
+    ):  # fmt: skip
+        yield {"decode": True, "kv_len": kv_len, "heads": heads, "kv_heads": kv_heads, "batch": batch}
+    yield {"decode": True, "kv_len": 8192, "heads": 32, "kv_heads": 8, "batch": 8, "d": 64}
+    yield {"decode": True, "kv_len": 4096, "heads": 16, "kv_heads": 4, "batch": 8, "d": 256}
+    yield {"decode": True, "kv_len": 32768, "heads": 32, "kv_heads": 8, "batch": 8, "window": 2048}
+    yield {"q_len": 4, "kv_len": 8192, "heads": 32, "kv_heads": 8, "batch": 16, "causal": True}
+    yield {"decode": True, "kv_lens": (512, 2048, 65536, 8192, 1000), "heads": 32, "kv_heads": 8}
+    yield {"decode": True, "kv_lens": (1024, 1024, 4096, 4096, 16384, 300), "heads": 32, "kv_heads": 32}
+    for kv_dtype in ("fp8", "int8"):
+        yield {"decode": True, "kv_len": 8192, "heads": 32, "kv_heads": 8, "batch": 16, "kv_dtype": kv_dtype}
+
+
+def paged() -> Iterator[dict[str, Any]]:
+    """Pages of 1 to 256 tokens."""
+    for page_size in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+        yield {"decode": True, "kv_len": 8192, "heads": 32, "kv_heads": 8, "batch": 8, "page_size": page_size}
+    for page_size in (1, 16, 256):
+        yield {"decode": True, "kv_lens": (512, 5000, 32768, 100), "heads": 32, "kv_heads": 8, "page_size": page_size}
+    yield {"decode": True, "kv_len": 2048, "heads": 32, "kv_heads": 32, "batch": 16}
+    yield {"decode": True, "kv_len": 4096, "heads": 32, "kv_heads": 8, "batch": 16, "kv_dtype": "fp8"}
+
+
+def mla() -> Iterator[dict[str, Any]]:
+    """Latent caches, and the expanded form."""
+    for batch, heads, kv_len in ((1, 128, 16384), (16, 128, 4096), (128, 16, 4096), (8, 64, 8192), (128, 128, 4096)):
+        yield {"variant": "mla/absorbed", "decode": True, "kv_len": kv_len, "heads": heads, "batch": batch}
+    yield {"variant": "mla/absorbed", "q_len": 2, "kv_len": 8192, "heads": 16, "batch": 16, "causal": True}
+    yield {"variant": "mla/absorbed", "decode": True, "kv_lens": (500, 32768, 4096), "heads": 32}
+    for n, heads in ((2048, 16), (8192, 8), (49152, 2)):
+        yield {"variant": "mla/expanded", "n": n, "heads": heads, "causal": True}
+
+
+def linear() -> Iterator[dict[str, Any]]:
+    """Chunked with its states through the L2, recurrent, and the parallel form."""
+    for n, d, heads, batch in (
+        (4096, 128, 4, 1), (4096, 128, 16, 1), (8192, 128, 32, 1), (2048, 64, 16, 1), (16384, 64, 32, 2), (8192, 64, 16, 1),
+    ):  # fmt: skip
+        yield {"variant": "linear/chunked", "n": n, "d": d, "heads": heads, "batch": batch, "causal": True}
+    yield {"variant": "linear/chunked", "n": 8192, "d": 128, "heads": 16, "kv_heads": 4, "causal": True}
+    for batch, heads in ((1, 32), (8, 32), (64, 32)):
+        yield {"variant": "linear/recurrent", "decode": True, "kv_len": 4096, "d": 128, "heads": heads, "batch": batch}
+    yield {"variant": "linear/parallel", "n": 8192, "d": 64, "heads": 16, "causal": True}
+
+
+FAMILIES = {
+    "naive": naive, "chunked": chunked, "flash": streaming, "multipass": multipass, "split-kv": decode, "paged": paged,
+    "mla": mla, "linear": linear,
+}  # fmt: skip
+CUDNN = (("q_tile", 128), ("kv_tile", 128), ("ctas_per_sm", 1))
+FLASH_2 = (("q_tile", 128), ("kv_tile", 64), ("ctas_per_sm", 2))
+
+
+def points() -> Iterator[Point]:
+    """Every point, in order: the place of a point in this list decides whether it is held back from fitting."""
+    for family, found in FAMILIES.items():
+        variant = "flash" if family == "multipass" else family
+        for options in found():
+            yield Point({"variant": variant, **options})
+    for n, heads in ((4096, 16), (65536, 2), (65536, 4), (131072, 1)):
+        for name, plan in (("torch/cudnn", CUDNN), ("torch/flash", FLASH_2)):
+            yield Point({"variant": "flash", "n": n, "heads": heads, "d": 128}, name, plan)
+
+
+def configuration_of(options: dict[str, Any]) -> Configuration:
+    """The one configuration that the options of a point name; KV heads are those of the queries unless said."""
+    fields = {**options, "variants": (options["variant"],), "kv_heads": options.get("kv_heads", options["heads"])}
+    del fields["variant"]
+    if fields["variants"][0].startswith("mla"):
+        del fields["kv_heads"]
+    if fields.pop("decode", False):
+        fields |= {"q_len": 1, "phase": "decode"}
+    elif "q_len" not in fields:
+        fields["phase"] = "prefill"
+    (first, *_) = configurations(Request(**fields))
+    return first
+
+
+def case_of(point: Point, profile: Profile) -> Case:
+    """The case that counters replay."""
+    configuration = configuration_of(point.options)
+    result = analyze(configuration, profile)
+    if point.plan:
+        plan = replace(result.plan, **dict(point.plan))
+        result = result._replace(plan=plan, cost=VARIANTS[configuration.variant](configuration.problem, plan))
+    return Case(configuration, point.implementation or f"roofline/{configuration.variant}", result, {})
+
+
+def line_of(index: int, point: Point, case: Case, mode: Mode, counters: dict[str, Any]) -> dict[str, Any]:
+    """What is stored of one point in one mode: enough to predict it again, and what was counted."""
+    return {
+        "point": index,
+        "mode": mode,
+        "request": point.options,
+        "configuration": case.configuration.name,
+        "variant": case.configuration.variant,
+        "implementation": case.implementation,
+        "problem": problem_fields(case.configuration.problem),
+        "plan": plan_fields(case.result.plan),
+        "counters": counters,
+    }
+
+
+def count(path: Path, modes: list[Mode], word: str) -> None:
+    """Count what ``path`` does not hold yet."""
+    gpu = gpus()[0]
+    profile = profile_of(gpu)
+    done = {(line["point"], line["mode"]) for line in read(path)} if path.exists() else set()
+    wanted = [(index, point) for index, point in enumerate(points()) if word in str(point)]
+    with path.open("a") as stream:
+        for mode in modes:
+            todo = [(index, point, case_of(point, profile)) for index, point in wanted if (index, mode) not in done]
+            replay = Replay(gpu, profile, SEED, mode)
+            for place, counters in replay.count([case for *_, case in todo]):
+                stream.write(json.dumps(line_of(*todo[place], mode, counters), separators=(",", ":")) + "\n")
+                stream.flush()
+            print(*replay.notes, sep="\n")
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file of points."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def show(path: Path, profile: Profile) -> None:
+    """One line a point in steady state: reads and writes counted over predicted, and how often the minimum was read."""
+    for line in read(path):
+        if line["mode"] != "steady":
+            continue
+        problem, counters = problem_from(line["problem"]), line["counters"]
+        cost = VARIANTS[line["variant"]](problem, plan_from(line["plan"]))
+        moved = [entry for launch in hbm_traffic(cost, profile).launches for entry in launch]
+        reads, writes = sum(entry.read_bytes for entry in moved), sum(entry.write_bytes for entry in moved)
+        least = sum(traffic.read_bytes_min for launch in cost.launches for traffic in launch.traffic)
+        counted_reads, counted_writes = counters["hbm_read_bytes"], counters["hbm_write_bytes"]
+        print(
+            f"{line['point']:>4} {line['implementation']:<20}{counted_reads / 1e6:>9.1f} {counted_writes / 1e6:>8.1f} MB"
+            f"  reads {counted_reads / reads:>6.3f} writes {counted_writes / max(writes, 1):>6.3f} of predicted,"
+            f" reads {counted_reads / least:>6.3f} of cold  {line['request']}"
+        )
+
+
+def main() -> None:
+    """Count, then show."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--only", default="", help="points whose options hold this word")
+    parser.add_argument("--modes", nargs="*", default=["steady", "cold"])
+    arguments = parser.parse_args()
+    if arguments.modes:
+        count(arguments.file, arguments.modes, arguments.only)
+    show(arguments.file, load("h200-sxm-141gb"))
+
+
+if __name__ == "__main__":
+    main()
