@@ -199,7 +199,7 @@ def test_a_case_that_breaks_the_run_costs_its_own_counters_only(three_cases: lis
     sizes = fake_ncu(monkeypatch, {"crash"})
     counted, notes = count(three_cases)
     assert counted == {0: 32, 2: 1}
-    assert sizes == [3, 1, 1, 1]
+    assert sizes == [3, 1, 2, 1, 1]
     (note,) = notes
     assert note.startswith("gqa/flash roofline/flash was not counted: ncu printed no table: The application returned an error")
 
