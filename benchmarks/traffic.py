@@ -25,6 +25,7 @@ from roofline.profiles.profile import Profile
 from roofline.variants import VARIANTS
 
 SEED = 0
+FIELDS = ("hbm_read_bytes", "hbm_write_bytes", "sm_read_bytes")  # each more may cost a pass over all points
 
 
 class Point(NamedTuple):
@@ -232,7 +233,7 @@ def count(path: Path, modes: list[Mode], word: str) -> None:
     with path.open("a") as stream:
         for mode in modes:
             todo = [(index, point, case_of(point, profile)) for index, point in wanted if (index, mode) not in done]
-            replay = Replay(gpu, profile, SEED, mode)
+            replay = Replay(gpu, profile, SEED, mode, FIELDS)
             for place, counters in replay.count([case for *_, case in todo]):
                 stream.write(json.dumps(line_of(*todo[place], mode, counters), separators=(",", ":")) + "\n")
                 stream.flush()

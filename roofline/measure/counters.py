@@ -79,11 +79,15 @@ def find_ncu() -> str | None:
     return next((str(path) for path in sorted(places, reverse=True) if os.access(path, os.X_OK)), None)
 
 
-def metrics(dtypes: Iterable[str] = tuple(TENSOR_OPS)) -> tuple[str, ...]:
-    """Return every metric asked for, once; tensor operations of ``dtypes`` only, because each more may cost a pass."""
-    names = [name for sums, _ in SUMS.values() for name in sums]
+def metrics(dtypes: Iterable[str] = tuple(TENSOR_OPS), fields: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Return every metric asked for, once; tensor operations of ``dtypes`` only, because each more may cost a pass.
+
+    ``fields``: of ``SUMS``, those wanted, without what describes the L2 and the clocks; ``None``: everything.
+    """
+    names = [name for key, (sums, _) in SUMS.items() if fields is None or key in fields for name in sums]
     wanted = {*ALWAYS_COUNTED, *dtypes}
-    return (*names, *(name for dtype, name in TENSOR_OPS.items() if dtype in wanted), L2_HITS, L2_MISSES, *DRAM_PEAK, SM_CLOCK)
+    names += [name for dtype, name in TENSOR_OPS.items() if dtype in wanted]
+    return (*names, L2_HITS, L2_MISSES, *DRAM_PEAK, SM_CLOCK) if fields is None else tuple(names)
 
 
 def build_command(
@@ -92,6 +96,7 @@ def build_command(
     log: Path,
     dtypes: Iterable[str] = tuple(TENSOR_OPS),
     mode: Mode = "steady",
+    fields: Iterable[str] | None = None,
     python: str = sys.executable,
 ) -> list[str]:
     """Return the command that counts the ranges of the replay ``plan`` and writes a CSV to ``log``."""
@@ -101,7 +106,7 @@ def build_command(
         f"--cache-control={CACHE_CONTROL[mode]}",
         "--clock-control=none",
         "--target-processes=application-only",
-        f"--metrics={','.join(metrics(dtypes))}",
+        f"--metrics={','.join(metrics(dtypes, fields))}",
         "--csv",
         "--page=raw",
         "--print-units=base",
@@ -161,12 +166,13 @@ def per_call(values: Mapping[str, float], calls: int, dtype: str, mode: Mode = "
 
 @dataclass(slots=True)
 class Replay:
-    """Counts cases in runs of ncu. ``notes`` says what could not be counted."""
+    """Counts cases in runs of ncu. ``fields``: of ``SUMS``, or all; ``notes`` says what could not be counted."""
 
     gpu: Gpu
     profile: Profile
     seed: int
     mode: Mode = "steady"
+    fields: tuple[str, ...] | None = None
     notes: list[str] = field(default_factory=list)
     ncu: str | None = field(default_factory=find_ncu)
 
@@ -200,7 +206,9 @@ class Replay:
             plan.write_text(json.dumps(self._plan([case for _, case in chunk], done)))
             limit = SECONDS_TO_START + SECONDS_PER_CASE * len(chunk)
             dtypes = {case.configuration.problem.dtype.name for _, case in chunk}
-            said = _call(build_command(self.ncu, plan, log, dtypes, self.mode), worker_environment(self.gpu), limit)
+            said = _call(
+                build_command(self.ncu, plan, log, dtypes, self.mode, self.fields), worker_environment(self.gpu), limit
+            )
             table = log.read_text(errors="replace") if log.exists() else ""
             ranges = parse(f"{table}\n{said}")
             made = [json.loads(line) for line in done.read_text().splitlines()] if done.exists() else []
