@@ -1,6 +1,7 @@
 """HBM bytes of attention by hardware counters: the points that ``roofline.cache`` is fitted to and held against.
 
     python benchmarks/traffic.py FILE [--only WORD] [--modes steady cold]
+    python benchmarks/traffic.py FILE --modes --plot PICTURE.png      # any machine: FILE as it is
 
 Run on a GPU whose counters ncu may read. FILE gets one JSON line a point: problem, plan, and the counters of one call in steady
 state (inputs rotate over several times the L2) and of one call from an invalidated cache. Lines are written as they are made;
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from roofline.analysis import analyze
 from roofline.cache import hbm_traffic
 from roofline.configurations import Configuration, Request, configurations
+from roofline.cost import Cost
 from roofline.fields import plan_fields, plan_from, problem_fields, problem_from
 from roofline.measure.cases import Case
 from roofline.measure.counters import Mode, Replay
@@ -245,22 +247,62 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def show(path: Path, profile: Profile) -> None:
-    """One line a point in steady state: reads and writes counted over predicted, and how often the minimum was read."""
+class Compared(NamedTuple):
+    """A point in steady state: its line, bytes counted and predicted, and the counts that it lies between."""
+
+    line: dict[str, Any]
+    reads: float
+    writes: float
+    predicted_reads: int
+    predicted_writes: int
+    cost: Cost
+
+
+def compared(path: Path, profile: Profile) -> Iterator[Compared]:
+    """Predict each point of ``path`` again."""
     for line in read(path):
-        if line["mode"] != "steady":
-            continue
-        problem, counters = problem_from(line["problem"]), line["counters"]
-        cost = VARIANTS[line["variant"]](problem, plan_from(line["plan"]))
-        moved = [entry for launch in hbm_traffic(cost, profile).launches for entry in launch]
-        reads, writes = sum(entry.read_bytes for entry in moved), sum(entry.write_bytes for entry in moved)
-        least = sum(traffic.read_bytes_min for launch in cost.launches for traffic in launch.traffic)
-        counted_reads, counted_writes = counters["hbm_read_bytes"], counters["hbm_write_bytes"]
+        if line["mode"] == "steady":
+            cost = VARIANTS[line["variant"]](problem_from(line["problem"]), plan_from(line["plan"]))
+            traffic, counters = hbm_traffic(cost, profile), line["counters"]
+            counted = counters["hbm_read_bytes"], counters["hbm_write_bytes"]
+            yield Compared(line, *counted, traffic.read_bytes, traffic.write_bytes, cost)
+
+
+def show(path: Path, profile: Profile) -> None:
+    """One line a point: reads and writes counted and predicted; an asterisk where the point is held back from fitting."""
+    for point in compared(path, profile):
+        held = "*" if point.line["point"] % 3 == 2 else " "
         print(
-            f"{line['point']:>4} {line['implementation']:<20}{counted_reads / 1e6:>9.1f} {counted_writes / 1e6:>8.1f} MB"
-            f"  reads {counted_reads / reads:>6.3f} writes {counted_writes / max(writes, 1):>6.3f} of predicted,"
-            f" reads {counted_reads / least:>6.3f} of cold  {line['request']}"
+            f"{point.line['point']:>4}{held}{point.line['implementation']:<20}"
+            f" reads {point.reads / 1e6:>8.1f} MB, predicted {100 * (point.predicted_reads / point.reads - 1):>+6.1f} %"
+            f"  writes {point.writes / 1e6:>8.2f} MB {100 * (point.predicted_writes / max(point.writes, 1) - 1):>+6.1f} %"
+            f"  {point.line['request']}"
         )
+
+
+def plot(path: Path, profile: Profile, picture: Path) -> None:
+    """Draw HBM bytes of the model and of the three textbook counts over counted ones."""
+    import plotly.graph_objects as go
+
+    points = list(compared(path, profile))
+    counted = [point.reads + point.writes for point in points]
+    models = {
+        "minimum": [point.cost.hbm_bytes_min for point in points],
+        "cold launches": [point.cost.hbm_bytes_cold for point in points],
+        "SM side": [point.cost.sm_bytes for point in points],
+        "prediction": [point.predicted_reads + point.predicted_writes for point in points],
+    }
+    figure = go.Figure()
+    for (name, moved), colour in zip(models.items(), ("#9aa5b1", "#d9a441", "#c0504d", "#1f77b4"), strict=True):
+        ratio = [each / of for each, of in zip(moved, counted, strict=True)]
+        size = 8 if name == "prediction" else 5
+        figure.add_scatter(x=counted, y=ratio, name=name, mode="markers", marker={"color": colour, "size": size})
+    figure.add_hline(y=1, line={"color": "#444", "width": 1})
+    figure.update_xaxes(type="log", title="HBM bytes counted per call")
+    figure.update_yaxes(type="log", title="predicted / counted", range=[-2, 2.5])
+    title = f"{len(points)} points on an H200: HBM bytes over DRAM counters"
+    figure.update_layout(template="plotly_white", title=title, width=1000, height=560)
+    figure.write_image(picture)
 
 
 def main() -> None:
@@ -269,10 +311,13 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--only", default="", help="points whose options hold this word")
     parser.add_argument("--modes", nargs="*", default=["steady", "cold"])
+    parser.add_argument("--plot", type=Path, metavar="PICTURE")
     arguments = parser.parse_args()
     if arguments.modes:
         count(arguments.file, arguments.modes, arguments.only)
     show(arguments.file, load("h200-sxm-141gb"))
+    if arguments.plot:
+        plot(arguments.file, load("h200-sxm-141gb"), arguments.plot)
 
 
 if __name__ == "__main__":

@@ -10,21 +10,30 @@ Role = Literal["input", "output", "intermediate"]
 SECTOR_BYTES = 32  # the unit in which SMs request memory
 
 
+Order = Literal["equal", "falling", "together", "windowed"]
+
+
 class Sharing(NamedTuple):
     """How the CTAs of a launch share a tensor that they read: ``streams`` disjoint pieces, each read by a run of CTAs.
 
-    ``ctas_per_stream`` consecutive CTAs of the grid read the same piece (for flash: the q tiles of one head read its K and V).
+    ``ctas_per_stream`` consecutive CTAs of the grid read the same piece (for flash: the q tiles of one head read its K and V),
+    in ``passes`` one after another (the query heads of a group). ``order``: every CTA of a pass reads as much as the others;
+    each reads less than the one before it (causal), one head after the other or those that fit the L2 together; or each reads
+    its window.
     """
 
     streams: int
     ctas_per_stream: int
+    passes: int = 1
+    order: Order = "equal"
 
 
 class Traffic(NamedTuple):
     """Bytes that one launch moves for one tensor.
 
     ``*_min``: distinct bytes, each once, summed over the ``count`` launches; ``sm_*``: what SMs request, re-reads included, in
-    32-byte sectors. ``tensor_bytes``: distinct bytes over all of them together, where that is less than the sum.
+    32-byte sectors. ``tensor_bytes``: distinct bytes over all of them together, where that is less than the sum. ``buffer``:
+    the scratch memory that the tensor lies in, where it takes that of another. ``at_end``: CTAs write it as they end.
     """
 
     tensor: str
@@ -35,6 +44,8 @@ class Traffic(NamedTuple):
     sm_write_bytes: int = 0
     sharing: Sharing | None = None
     tensor_bytes: int | None = None
+    buffer: str | None = None
+    at_end: bool = False
 
 
 class Launch(NamedTuple):

@@ -34,6 +34,7 @@ class Case:
             "variant": self.configuration.variant,
             "plan": plan_fields(self.result.plan),
             "touched_bytes": self.result.cost.hbm_bytes_min,
+            "written_bytes": sum(t.write_bytes_min for launch in self.result.cost.launches for t in launch.traffic),
         }
 
     def fields(self) -> dict[str, Any]:

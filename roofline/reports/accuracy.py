@@ -7,6 +7,9 @@ from typing import NamedTuple
 from roofline.reports.points import Point
 
 ALL = "all"
+# Points by how many bytes were counted over the minimum: near it every model is right, beyond it the L2 decides.
+STREAMING, REREADING = "streaming", "re-reading"
+STREAMING_AT_MOST, REREADING_ABOVE = 1.03, 1.05
 
 
 class ErrorRow(NamedTuple):
@@ -35,10 +38,12 @@ ESTIMATES = (
 
 
 def error_table(points: Sequence[Point]) -> tuple[ErrorRow, ...]:
-    """Return the errors of every estimate by variant, all variants last; empty where nothing was counted."""
+    """Return the errors of every estimate by variant, of streaming and re-reading points, and of all; empty without counts."""
     counted = [point for point in points if point.is_ours and point.status == "ok"]
     variants = list(dict.fromkeys(point.variant for point in counted))
     groups = [(name, [point for point in counted if point.variant == name]) for name in variants]
+    strata = [(name, [point for point in counted if _stratum(point) == name]) for name in (STREAMING, REREADING)]
+    groups += strata if all(found for _, found in strata) else []
     if len(variants) > 1:
         groups.append((ALL, counted))
     return tuple(row for name, group in groups for estimate in ESTIMATES if (row := _row(name, group, *estimate)))
@@ -77,6 +82,13 @@ def by_variant(rows: Iterable[ErrorRow]) -> list[Accuracy]:
         ]
         lines.append(Accuracy(variant, best.points, best.median, best.p90, best.worst, best.worst_point, *figures))
     return lines
+
+
+def _stratum(point: Point) -> str | None:
+    if not point.hbm_counted or not point.hbm_bytes_min:
+        return None
+    times = point.hbm_counted / point.hbm_bytes_min
+    return STREAMING if times <= STREAMING_AT_MOST else REREADING if times > REREADING_ABOVE else None
 
 
 def _row(variant: str, points: Sequence[Point], name: str, field: str, counter: str, counted: str) -> ErrorRow | None:

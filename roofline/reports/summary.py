@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from roofline.reports.accuracy import Accuracy, by_variant
+from roofline.reports.accuracy import ALL, REREADING, REREADING_ABOVE, STREAMING, STREAMING_AT_MOST, Accuracy, by_variant
 from roofline.reports.output import print_table
 from roofline.reports.plot import MARKERS, chart
 from roofline.reports.points import Point
@@ -75,8 +75,11 @@ def render_validation(view: View, console: Console) -> None:
     print_table(error_rows(view), console)
     console.print()
     for row in rows:
-        if row.variant != "all":
+        if row.variant not in (STREAMING, REREADING, ALL):
             console.print(Text(f"Worst of {row.variant}: {_signed(row.worst)}, {row.worst_point}"))
+    if any(row.variant == REREADING for row in rows):
+        said = f"{STREAMING}: counted at most {STREAMING_AT_MOST}x the minimum; {REREADING}: over {REREADING_ABOVE}x."
+        console.print(Text(said, style="dim"))
     console.print(Text(_exact(rows[-1])))
 
 

@@ -5,7 +5,7 @@ once. SM side: K and V once per query head and q tile, which the papers call HBM
 inference, so there is no workspace.
 """
 
-from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div, sectors
+from roofline.cost import Cost, Launch, Order, Sharing, Traffic, ceil_div, sectors
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Problem
 from roofline.variants.cached import cached_tensor
@@ -28,7 +28,8 @@ def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponen
         kv_rows += count * counted.kv_rows
     q_rows, pairs, visible = problem.q_tokens * heads, problem.pairs * heads, problem.visible_keys * kv.heads
     executed_pairs = tiles * heads * plan.q_tile * plan.kv_tile
-    share = Sharing(problem.batch * kv.heads, max(ceil_div(q_tiles * group, problem.batch), 1))
+    per_stream = max(ceil_div(q_tiles * group, problem.batch), 1)
+    share = Sharing(problem.batch * kv.heads, per_stream, group, _order(problem, exponentials))
 
     keys = cached_tensor(problem, "K", d, visible, kv_rows * heads, q_tiles * heads, share)
     values = cached_tensor(problem, "V", dv, visible, kv_rows * heads, q_tiles * heads, share)
@@ -48,6 +49,15 @@ def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponen
             Traffic("O", "output", 0, q_rows * o_row, 0, q_rows * sectors(o_row)),
         ),
     )
+
+
+def _order(problem: Problem, is_flash: bool) -> Order:
+    """The order of CTAs as our kernels launch them: flash runs the heavy tiles of the heads that fit the L2 first."""
+    if problem.mask.is_full:
+        return "equal"
+    if problem.mask.window is not None and problem.mask.window < max(lengths.kv_len for lengths in problem.lengths):
+        return "windowed"
+    return "together" if is_flash and len(problem.lengths) == 1 else "falling"
 
 
 def box_overhang_bytes(problem: Problem, plan: Plan, kv: GroupedKV) -> int:

@@ -39,11 +39,11 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     keys = cached_tensor(problem, "K", d, kv_rows, kv_reads, score_tiles, score_sharing)
     values = cached_tensor(problem, "V", dv, kv_rows, kv_reads, q_tiles, value_sharing)
 
-    def read(tensor: str) -> Traffic:
-        return Traffic(tensor, "intermediate", score_bytes, 0, score_sectors)
+    def read(tensor: str, buffer: str | None = None) -> Traffic:
+        return Traffic(tensor, "intermediate", score_bytes, 0, score_sectors, buffer=buffer)
 
-    def write(tensor: str) -> Traffic:
-        return Traffic(tensor, "intermediate", 0, score_bytes, 0, score_sectors)
+    def write(tensor: str, buffer: str | None = None) -> Traffic:
+        return Traffic(tensor, "intermediate", 0, score_bytes, 0, score_sectors, buffer=buffer)
 
     scores = Launch(
         "scores",
@@ -54,20 +54,20 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     )
     scale = Launch("scale", ctas=q_rows, vector_ops=elements, traffic=(read("S"), write("S_scaled")))
     source, scale_ops = ("S_scaled", 1) if plan.passes == 6 else ("S", 0)
+    place = "S" if plan.passes == 6 else None  # two buffers of the size of S: P takes its place once S_scaled is written
     softmax = Launch(
         "softmax",
         ctas=q_rows,
         exp_ops=pairs,
         vector_ops=(4 - scale_ops) * elements,
-        traffic=(read(source), write("P")),
+        traffic=(read(source), write("P", place)),
     )
     weighted = Launch(
         "values",
         ctas=q_tiles,
         flops=2 * pairs * dv,  # P V
         flops_executed=2 * padded_pairs * plan.v_head_dim_tile,
-        traffic=(read("P"), *values, o_write),
+        traffic=(read("P", place), *values, o_write),
     )
     middle = (scale, softmax) if plan.passes == 6 else (softmax,)
-    # Two buffers of the size of S: with six passes P takes the place of S once S_scaled is written.
     return Cost((scores, *middle, weighted), workspace_bytes=2 * score_bytes)

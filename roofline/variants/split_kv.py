@@ -64,10 +64,8 @@ def packed_attention(
     else:
         partial, lse = split_rows * d_v * PARTIAL_BYTES, split_rows * PARTIAL_BYTES
         written = (
-            Traffic(
-                "partial_O", "intermediate", write_bytes_min=partial, sm_write_bytes=split_rows * sectors(d_v * PARTIAL_BYTES)
-            ),
-            Traffic("partial_LSE", "intermediate", write_bytes_min=lse, sm_write_bytes=lse),
+            Traffic("partial_O", "intermediate", 0, partial, 0, split_rows * sectors(d_v * PARTIAL_BYTES), at_end=True),
+            Traffic("partial_LSE", "intermediate", 0, lse, 0, lse, at_end=True),
         )
     attention = Launch(
         name,

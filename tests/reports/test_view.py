@@ -135,6 +135,11 @@ def test_the_error_table_against_hand_counts(shown: View) -> None:
     assert list(lines)[-1] == "all"
     assert lines["naive"].minimum is not None
     assert lines["naive"].minimum > 0.4
+    counted = [each.hbm_counted / each.hbm_bytes_min for each in shown.points if each.prediction_error is not None]
+    assert lines["streaming"].points == sum(times <= 1.03 for times in counted)
+    assert lines["re-reading"].points == sum(times > 1.05 for times in counted)
+    assert lines["streaming"].minimum is not None
+    assert lines["streaming"].minimum <= 0.03
 
 
 def test_no_counters_no_error_table() -> None:

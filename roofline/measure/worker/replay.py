@@ -19,7 +19,9 @@ from roofline.measure.worker import implementations
 from roofline.measure.worker.points import make_inputs
 from roofline.measure.worker.rotation import rotate
 
-LEAST_CALLS = 8
+LEAST_CALLS, MOST_CALLS = 8, 1000
+# A range holds about 0.5 MB of writes that are not the kernel's: enough calls make that small, in a range of bounded length.
+WRITTEN_BYTES, MOST_BYTES = 50e6, 64e9
 
 
 def main(plan_path: str) -> None:
@@ -46,7 +48,7 @@ def replay(case: Mapping[str, Any], run: Mapping[str, Any]) -> int:
     is_cold = run["mode"] == "cold"
     rotation = rotate(module, plan, inputs, out, case["touched_bytes"], run["l2_bytes"], "warm" if is_cold else "cold")
     sets = len(rotation.inputs)
-    calls = 1 if is_cold else sets * ceil_div(LEAST_CALLS, sets)
+    calls = 1 if is_cold else sets * ceil_div(least_calls(case), sets)
     for index in range(calls):
         rotation.call(index)
     torch.cuda.synchronize()
@@ -57,6 +59,12 @@ def replay(case: Mapping[str, Any], run: Mapping[str, Any]) -> int:
     torch.cuda.synchronize()
     cudart.cudaProfilerStop()
     return calls
+
+
+def least_calls(case: Mapping[str, Any]) -> int:
+    """Calls of a range, from the bytes of one call."""
+    wanted = min(WRITTEN_BYTES / max(case["written_bytes"], 1), MOST_BYTES / max(case["touched_bytes"], 1))
+    return max(LEAST_CALLS, min(int(wanted), MOST_CALLS))
 
 
 if __name__ == "__main__":
