@@ -110,7 +110,7 @@ def measure(case: Problem, profile: Profile) -> list[dict[str, Any]]:
     inputs, rows = flashmla.make_inputs(case, 1, CUDA), []
     chosen = plans(case, profile)
     want = flashmla.token_major(flashmla.launch(inputs, chosen["ours"]), inputs)
-    out = torch.empty_like(want)
+    out = torch.empty(want.shape, dtype=want.dtype, device=CUDA)
     launches: dict[str, Callable[[], object]] = {"flashmla": lambda: flashmla.launch(inputs, chosen["ours"])}
     errors = {"flashmla": check(case, inputs, want, None)}
     for name, plan in chosen.items():
