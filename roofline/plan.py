@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
+from roofline.cost import ceil_div
 from roofline.errors import InputError
 from roofline.problem import GroupedKV, LatentKV, Problem
 from roofline.profiles.profile import Profile
@@ -210,6 +211,10 @@ LATENT_TILES: dict[str, dict[int, Tile]] = {
         2**30: Tile(64, 32, 8, 4, 1),
     },
 }
+# More rows of a latent cache on Hopper run `kernels.mla_hopper`: two groups of four warps that multiply, a third that loads.
+HOPPER_LATENT_TILE = Tile(64, 64, 12, 2, 1)
+HOPPER_LATENT_WIDTHS = (512, 64)
+SPLIT_TILES = 3  # kv tiles that take as long as a split's start and end: Q, the first tiles, a partial O
 LINEAR_TILES: dict[str, dict[int, Tile]] = {  # a chunk is kv_tile queries of one head; a CTA holds a state in registers
     "default": {
         64: Tile(64, 64, 4, 2, 1),
@@ -366,8 +371,45 @@ def _mla(implementation: str, problem: Problem, profile: Profile, choices: Choic
         latent = padded_width(kv.latent_dim)
         rows = min(lengths.q_len for lengths in problem.lengths) * problem.q_heads
         tile = _tile(LATENT_TILES, problem, profile, choices, rows)
+        if choices.tile is None and rows > min(LATENT_TILES["hopper"]) and _runs_hopper_latent(problem, profile):
+            tile, fewest = HOPPER_LATENT_TILE, _whole_waves(problem, profile, HOPPER_LATENT_TILE)
+            choices = replace(choices, splits=choices.splits or fewest)
         return _packed(implementation, problem, profile, choices, tile, (latent + rope, latent), form)
     raise InputError(f"mla: unknown form {form!r}; expected expanded or absorbed")
+
+
+def runs_hopper_latent(plan: Plan) -> bool:
+    """Whether ``plan`` is one of `kernels.mla_hopper`."""
+    return plan.form == "absorbed" and plan.warps == HOPPER_LATENT_TILE.warps
+
+
+def _runs_hopper_latent(problem: Problem, profile: Profile) -> bool:
+    kv, lengths = problem.kv, problem.lengths[0]
+    assert isinstance(kv, LatentKV)
+    return (
+        ARCHITECTURES.get(profile.compute_capability) == "hopper"
+        and (kv.latent_dim, kv.rope_dim) == HOPPER_LATENT_WIDTHS
+        and problem.dtype.bits == 16
+        and problem.kv_dtype == problem.dtype
+        and problem.mask.window is None
+        and len(problem.lengths) == 1
+        and lengths.q_len * lengths.kv_len > 0
+    )
+
+
+def _whole_waves(problem: Problem, profile: Profile, tile: Tile) -> int:
+    """Splits of equal sequences, one CTA on an SM, that are done soonest: waves of CTAs times the kv tiles of each."""
+    if profile.sm_count is None:
+        return 1
+    q_len, kv_len, batch = problem.lengths[0]
+    row_tiles = batch * problem.kv_heads * ceil_div(q_len * problem.group, tile.q_tile)
+    kv_tiles = ceil_div(kv_len, tile.kv_tile)
+
+    def time(splits: int) -> tuple[int, int]:
+        return ceil_div(row_tiles * splits, profile.sm_count or 1) * (ceil_div(kv_tiles, splits) + SPLIT_TILES), splits
+
+    most = max(ceil_div(2 * profile.sm_count, row_tiles), 1)
+    return min((ceil_div(kv_tiles, ceil_div(kv_tiles, splits)) for splits in range(1, min(most, kv_tiles) + 1)), key=time)
 
 
 def _linear(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:

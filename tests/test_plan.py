@@ -7,11 +7,12 @@ import pytest
 from roofline.dtypes import DTYPES
 from roofline.errors import InputError
 from roofline.masks import Mask
-from roofline.plan import Choices, Plan, choose, next_power_of_two, padded_width
-from roofline.problem import GroupedKV, LatentKV, Lengths, Problem, uniform
+from roofline.plan import Choices, Plan, choose, next_power_of_two, padded_width, runs_hopper_latent
+from roofline.problem import GroupedKV, LatentKV, Lengths, Problem, ragged, uniform
 from roofline.profiles import load
 
 H100 = load("h100-sxm5-80gb")  # 132 SMs
+H200 = load("h200-sxm-141gb")
 UNTUNED = replace(H100, compute_capability="0.0")  # as many SMs, but no tuned tiles
 MLA = Problem(16, LatentKV(512, 64, 128, 128), uniform(1, 1, 4096))
 
@@ -77,6 +78,42 @@ def test_mla_pads_latent_and_rope_apart() -> None:
     expanded = choose("mla", "test", replace(MLA, lengths=uniform(1, 64, 64)), H100)
     assert (expanded.form, expanded.head_dim_tile, expanded.v_head_dim_tile) == ("expanded", 192, 128)
     assert choose("mla", "test", MLA, H100, Choices(form="expanded")).form == "expanded"
+
+
+def many_heads(batch: int, kv_len: int, heads: int = 128) -> Problem:
+    return replace(MLA, q_heads=heads, lengths=uniform(batch, 1, kv_len))
+
+
+def test_many_rows_of_a_latent_cache_have_a_kernel_of_their_own_on_hopper() -> None:
+    plan = choose("mla", "test", many_heads(128, 4096), H200)
+    assert (plan.q_tile, plan.kv_tile, plan.warps, plan.splits) == (64, 64, 12, 1)
+    assert runs_hopper_latent(plan)
+    others = [
+        (many_heads(128, 4096, 32), H200, Choices()),
+        (many_heads(128, 4096), load("a100-sxm4-80gb"), Choices()),
+        (many_heads(128, 4096), H200, Choices(tile=(64, 64))),
+        (replace(many_heads(128, 4096), kv_dtype=DTYPES["fp8"]), H200, Choices()),
+        (replace(many_heads(128, 4096), mask=Mask(True, 100)), H200, Choices()),
+        (replace(many_heads(128, 4096), lengths=ragged([(1, 10), (1, 20)])), H200, Choices()),
+        (replace(many_heads(128, 4096), kv=LatentKV(256, 64, 128, 128)), H200, Choices()),
+        (many_heads(128, 0), H200, Choices()),
+    ]
+    assert not any(runs_hopper_latent(choose("mla", "test", *other)) for other in others)
+
+
+@pytest.mark.parametrize(
+    ("batch", "kv_len", "heads", "splits"),
+    [
+        (64, 8192, 128, 1),  # 128 CTAs on 132 SMs
+        (32, 8192, 64, 4),  # 32 row tiles
+        (80, 4096, 128, 2),  # 160 CTAs are two waves, 320 of half the length three
+        (1, 131072, 128, 64),  # 2048 kv tiles over the 66 CTAs that each row tile may have: 32 each
+        (1, 64, 128, 1),
+    ],
+)
+def test_splits_of_a_latent_cache_fill_waves(batch: int, kv_len: int, heads: int, splits: int) -> None:
+    assert choose("mla", "test", many_heads(batch, kv_len, heads), H200).splits == splits
+    assert choose("mla", "test", many_heads(batch, kv_len, heads), H200, Choices(splits=7)).splits == 7
 
 
 def test_linear_is_chunked_in_prefill_and_recurrent_in_decode() -> None:

@@ -2,11 +2,12 @@
 
 Absorbed inputs: ``q`` [q_tokens, q_heads, latent + rope] with W_UK folded in, ``cache`` [kv_tokens, latent + rope] (``k_scale``
 as in ``quantised``, with one KV head); O [q_tokens, q_heads, latent]. A tile of the latent part is loaded once and serves as K
-and V; its RoPE part is a tile of its own. Expanded inputs (prefill): those of flash attention, one K and V a query head.
-Scores are scaled by 1 / sqrt(d + rope), the key size of a head before absorption.
+and V; its RoPE part is a tile of its own. `mla_hopper` does the same where the plan says so. Expanded inputs (prefill): those
+of flash attention, one K and V a query head. Scores are scaled by 1 / sqrt(d + rope), the key size of a head before absorption.
 """
 
 from importlib import import_module
+from types import ModuleType
 from typing import Any, cast
 
 import torch
@@ -21,9 +22,10 @@ from roofline.kernels.protocol import Inputs, Kernel
 from roofline.kernels.split_kv import MOST_KEYS
 from roofline.kernels.support import PRECISION as PRECISIONS
 from roofline.kernels.support import device_support
-from roofline.plan import MMA_ROWS, Plan
+from roofline.plan import HOPPER_LATENT_TILE, MMA_ROWS, Plan, runs_hopper_latent
 from roofline.problem import LatentKV, Problem
 
+HOPPER = (9, 0)
 WIDEST_LATENT = 512  # an fp32 accumulator of 64 rows fills half the registers of an SM
 
 
@@ -47,6 +49,8 @@ def supports(problem: Problem, device: torch.device, plan: Plan | None = None) -
         return f"a latent wider than {WIDEST_LATENT}"
     if max(lengths.kv_len for lengths in problem.lengths) > MOST_KEYS:
         return f"more than {MOST_KEYS} keys in a sequence"
+    if plan and runs_hopper_latent(plan):
+        return _unsupported_on_hopper(problem, device, plan)
     return packed.unsupported_tiles(plan) if plan else None
 
 
@@ -74,6 +78,20 @@ def launch(inputs: Inputs, plan: Plan, out: torch.Tensor | None = None) -> torch
     partial = lse = None
     if plan.splits > 1:
         partial, lse = combine.workspace(problem, plan, kv.latent_dim, q.device)
+    if runs_hopper_latent(plan):
+        _hopper().launch(problem, plan, (q, inputs.tensors["cache"], out), partial, lse, _scale(kv) * LOG2_E)
+    else:
+        _launch_plain(inputs, plan, out, partial, lse)
+    if partial is not None and lse is not None:
+        combine.launch(problem, plan, partial, lse, out)
+    return out
+
+
+def _launch_plain(
+    inputs: Inputs, plan: Plan, out: torch.Tensor, partial: torch.Tensor | None, lse: torch.Tensor | None
+) -> None:
+    problem, q, kv = inputs.problem, inputs.tensors["q"], inputs.problem.kv
+    assert isinstance(kv, LatentKV)
     for work in packed.work(problem, plan, q.device):
         absorbed[(work.ctas,)](
             q,
@@ -92,9 +110,6 @@ def launch(inputs: Inputs, plan: Plan, out: torch.Tensor | None = None) -> torch
             _scale(kv) * LOG2_E,
             **_constants(problem, kv, plan, work),
         )
-    if partial is not None and lse is not None:
-        combine.launch(problem, plan, partial, lse, out)
-    return out
 
 
 def reference(inputs: Inputs) -> torch.Tensor:
@@ -115,6 +130,20 @@ def dense(inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, flo
 
 def _scale(kv: LatentKV) -> float:
     return float((kv.head_dim + kv.rope_dim) ** -0.5)
+
+
+def _unsupported_on_hopper(problem: Problem, device: torch.device, plan: Plan) -> str | None:
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) != HOPPER:
+        return "its plan is for compute capability 9.0"
+    if (plan.q_tile, plan.kv_tile) != HOPPER_LATENT_TILE[:2]:
+        return f"a tile of {plan.q_tile}x{plan.kv_tile}: expected {HOPPER_LATENT_TILE.q_tile}x{HOPPER_LATENT_TILE.kv_tile}"
+    if len(problem.lengths) > 1 or problem.mask.window is not None or problem.kv_dtype != problem.dtype:
+        return "its plan is for equal sequences, without a window, in the compute dtype"
+    return None
+
+
+def _hopper() -> ModuleType:
+    return import_module("roofline.kernels.mla_hopper")  # Gluon, which the interpreter does not know
 
 
 def _flash() -> Kernel:

@@ -36,9 +36,9 @@ def grouped(
     return Problem(8 * group, kv, lengths, mask, DTYPES["bf16"], DTYPES[kv_dtype], page_size=page_size)
 
 
-def latent(heads: int) -> Problem:
+def latent(heads: int, lengths: tuple[Lengths, ...] = DECODE, mask: Mask = FULL, dtype: str = "bf16") -> Problem:
     """The latent cache of DeepSeek-V2."""
-    return Problem(heads, LatentKV(512, 64, 128, 128), DECODE)
+    return Problem(heads, LatentKV(512, 64, 128, 128), lengths, mask, DTYPES[dtype], DTYPES[dtype])
 
 
 CASES = {
@@ -62,6 +62,8 @@ CASES = {
     "paged 16 int8": Case("paged", grouped(4, kv_dtype="int8"), SPLITS),
     "mla 16 heads": Case("mla", latent(16), SPLITS),
     "mla 128 heads": Case("mla", latent(128), SPLITS),
+    "mla 64 heads fp16 whole": Case("mla", latent(64, dtype="fp16"), Choices(splits=1)),
+    "mla 128 heads causal": Case("mla", latent(128, SPECULATIVE, CAUSAL), SPLITS),
     "linear d64": Case("linear", grouped(4, PREFILL, 64, CAUSAL)),
     "linear d128": Case("linear", grouped(4, PREFILL, 128, CAUSAL)),
     "linear d128 full": Case("linear", grouped(4, PREFILL, 128)),

@@ -11,6 +11,7 @@ import pytest
 SCRIPT = Path(__file__).parent / "compiling_decode.py"
 SHARED_BYTES = {80: 163 * 1024, 86: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}
 WGMMA_CASES = {"split-kv 64 rows", "split-kv d256 64 rows", "paged 16 64 rows", "mla 128 heads", "linear d64", "linear d128"}
+TMA_CASES = {"mla 128 heads", "mla 64 heads fp16 whole", "mla 128 heads causal"}
 
 
 @pytest.mark.kernels
@@ -31,3 +32,4 @@ def test_kernels_fit(capability: int, tmp_path: Path) -> None:
     if capability == 90:
         wgmma = {report["case"] for report in reports if report["wgmma"]}
         assert wgmma >= WGMMA_CASES
+        assert {report["case"] for report in reports if report["tma"]} >= TMA_CASES

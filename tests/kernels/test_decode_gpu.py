@@ -27,8 +27,8 @@ def grouped(
     )
 
 
-def latent(heads: int, lengths: tuple[Lengths, ...], mask: Mask = FULL, kv_dtype: str = "bf16") -> Problem:
-    return Problem(heads, LatentKV(512, 64, 128, 128), lengths, mask, DTYPES["bf16"], DTYPES[kv_dtype])
+def latent(heads: int, lengths: tuple[Lengths, ...], mask: Mask = FULL, kv_dtype: str = "bf16", dtype: str = "bf16") -> Problem:
+    return Problem(heads, LatentKV(512, 64, 128, 128), lengths, mask, DTYPES[dtype], DTYPES[kv_dtype])
 
 
 PROBLEMS = {
@@ -49,6 +49,11 @@ PROBLEMS = {
     "pages in fp8": ("paged", grouped(4, uniform(3, 1, 1000), kv_dtype="fp8")),
     "pages in int8": ("paged", grouped(4, uniform(3, 1, 1000), kv_dtype="int8")),
     "mla 128 heads": ("mla", latent(128, uniform(2, 1, 3000))),
+    "mla 128 heads causal": ("mla", latent(128, uniform(3, 5, 777), CAUSAL)),
+    "mla 128 heads before their keys": ("mla", latent(128, uniform(2, 6, 3), CAUSAL)),
+    "mla 40 heads": ("mla", latent(40, uniform(3, 1, 64))),
+    "mla 100 heads fp16": ("mla", latent(100, uniform(2, 2, 1000), kv_dtype="fp16", dtype="fp16")),
+    "mla 128 heads ragged": ("mla", latent(128, RAGGED, CAUSAL)),
     "mla 16 heads ragged": ("mla", latent(16, RAGGED, CAUSAL)),
     "mla int8": ("mla", latent(128, uniform(2, 2, 500), CAUSAL, "int8")),
 }
@@ -59,9 +64,9 @@ PROBLEMS = {
 def test_decode(agrees: Callable, device: torch.device, name: str, splits: int | None) -> None:
     variant, problem = PROBLEMS[name]
     kernel = load(variant)
-    if reason := kernel.supports(problem, device):
-        pytest.skip(reason)
     plan = choose(variant, f"roofline/{variant}", problem, PROFILE, Choices(splits=splits))
+    if reason := kernel.supports(problem, device, plan):
+        pytest.skip(reason)
 
     def dense(inputs: object) -> tuple:
         q, *rest = kernel.dense(inputs)

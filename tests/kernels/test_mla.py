@@ -4,12 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import torch
 
 from roofline.dtypes import DTYPES
 from roofline.kernels import mla
 from roofline.masks import CAUSAL, FULL, Mask
-from roofline.plan import Plan
+from roofline.plan import Plan, choose
 from roofline.problem import LatentKV, Lengths, Problem, ragged, uniform
+from roofline.profiles import load
 
 PLAN = Plan("roofline/mla", 32, 16, 48, 32, form="absorbed", splits=3, packed=True)
 LATENT = LatentKV(32, 16, 12, 12)
@@ -39,6 +41,13 @@ def test_expanded_is_flash_attention_of_every_head(agrees: Callable, mask: Mask)
     pytest.importorskip("roofline.kernels.flash")
     plan = Plan("roofline/mla", 16, 16, 16 + 16, 16, form="expanded")
     agrees(mla, _problem(uniform(2, 20, 35), mask), plan)
+
+
+def test_the_hopper_kernel_is_refused_elsewhere() -> None:
+    problem = Problem(128, LatentKV(512, 64, 128, 128), uniform(2, 1, 64), FULL, DTYPES["fp16"], DTYPES["fp16"])
+    plan = choose("mla", "roofline/mla", problem, load("h200-sxm-141gb"))
+    assert mla.supports(problem, torch.device("cpu"), plan) == "its plan is for compute capability 9.0"
+    assert mla.supports(problem, torch.device("cpu"), replace(plan, kv_tile=32, warps=8)) is None
 
 
 @pytest.mark.kernels

@@ -50,6 +50,17 @@ def test_absorbed_pads_16_heads_to_nothing_and_576_to_nothing() -> None:
     assert cost(problem(1, 4096), plan).flops_executed == 2 * 16 * 4096 * (576 + 512)
 
 
+def test_many_heads_on_hopper_by_hand() -> None:
+    case = replace(problem(1, 4000), q_heads=100)
+    plan = choose("mla", "test", case, load("h200-sxm-141gb"), Choices(form="absorbed", splits=1))
+    counted = cost(case, plan)
+    assert counted.flops_executed == 2 * 128 * 4032 * (576 + 512)  # two tiles of 64 rows, 63 of 64 keys
+    q, cache, o = 100 * 576 * 2, 4000 * 576 * 2, 100 * 512 * 2
+    assert counted.sm_bytes == q + 2 * cache + o  # no row past the end is asked for
+    assert counted.hbm_bytes_min == q + cache + o
+    assert [launch.ctas for launch in counted.launches] == [2]
+
+
 def test_absorbed_with_splits() -> None:
     counted = cost(problem(1, 4096), absorbed(8))
     partial, sums = 16 * 8 * 512 * 4, 16 * 8 * 4

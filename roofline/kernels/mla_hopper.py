@@ -1,0 +1,433 @@
+"""Absorbed MLA on Hopper, in Gluon: two groups of four warps share 64 rows, each with half of their values in registers.
+
+64 rows by 512 values of O do not fit the registers of one group, so the groups split O by columns. They split scores by keys:
+the left group scores the even tiles, the right group the odd ones. Each hands its weights to the other through shared memory,
+and both multiply both tiles with their own half of the columns, even tile first. So the products of one group run under the
+softmax of the other. The running maximum travels with the weights, left to right within a pair of tiles and right to left from
+pair to pair.
+
+Two tiles and Q are all that shared memory holds. A third group loads each half of a tile, in boxes of 64 columns, as soon as it
+has been multiplied. The weights of a tile lie where its RoPE columns lay, which only its scores need; those of Q are kept in
+registers, as shared memory is read for almost as long as the products take. docs/mla-kernel.md has what was tried.
+"""
+
+import torch
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import (
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_init,
+    warpgroup_mma_wait,
+)
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from roofline.cost import ceil_div
+from roofline.plan import Plan
+from roofline.problem import LatentKV, Problem
+
+ROWS = gl.constexpr(64)
+KEYS = gl.constexpr(64)  # of a tile
+BOX = gl.constexpr(64)  # columns of one load: 128 bytes, as wide as the swizzle
+BOXES = gl.constexpr(2)  # of one barrier and one product
+GROUP_REGISTERS = gl.constexpr(240)  # of a thread that multiplies; 24 are left to those that load
+
+# Barriers: a half of a tile is free; what the groups wait for.
+EVEN_LEFT, EVEN_RIGHT, ODD_LEFT, ODD_RIGHT = (gl.constexpr(i) for i in range(4))
+WEIGHTS_LEFT, WEIGHTS_RIGHT, TOTAL_LEFT, TOTAL_RIGHT, Q_FULL = (gl.constexpr(i) for i in range(5))
+
+
+def launch(
+    problem: Problem,
+    plan: Plan,
+    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    partial: torch.Tensor | None,
+    lse: torch.Tensor | None,
+    scale: float,
+) -> None:
+    """Attend from q to the cache (``tensors``: q, cache, out), in splits into ``partial`` and ``lse``.
+
+    ``scale`` turns scores into exponents of two.
+    """
+    q, cache, out = tensors
+    kv = problem.kv
+    assert isinstance(kv, LatentKV)
+    q_len, kv_len, batch = problem.lengths[0]
+    rows = q_len * problem.q_heads
+    q_tiles = ceil_div(rows, plan.q_tile)
+    absorbed[(batch * q_tiles * plan.splits,)](
+        _boxes(q, batch, rows),
+        _boxes(cache, batch, kv_len),
+        _boxes(out, batch, rows),
+        partial,
+        lse,
+        q_len,
+        kv_len,
+        problem.q_heads,
+        q_tiles,
+        plan.splits,
+        lse.shape[1] if lse is not None else 0,
+        scale,
+        LATENT=kv.latent_dim,
+        ROPE=kv.rope_dim,
+        CAUSAL=problem.mask.causal,
+        SPLIT=plan.splits > 1,
+        num_warps=4,
+    )
+
+
+def _boxes(tensor: torch.Tensor, batch: int, rows: int) -> TensorDescriptor:
+    """Describe [tokens, .., width] as [batch, rows, width]: rows beyond a sequence are neither read nor written."""
+    width = tensor.shape[-1]
+    layout = gl.NVMMASharedLayout(128, 16, 3)
+    return TensorDescriptor(tensor, [batch, rows, width], [rows * width, width, 1], [1, ROWS.value, BOX.value], layout)
+
+
+@gluon.jit(do_not_specialize=["q_len", "kv_len", "heads", "q_tiles", "splits", "lse_stride"])
+def absorbed(
+    q_boxes, cache_boxes, out_boxes, partial, lse, q_len, kv_len, heads, q_tiles, splits, lse_stride, scale,
+    LATENT: gl.constexpr, ROPE: gl.constexpr, CAUSAL: gl.constexpr, SPLIT: gl.constexpr,
+):  # fmt: skip
+    """One CTA: 64 (query, head) rows of one sequence over one split of its latents. All sequences are equal."""
+    slot = gl.program_id(0)
+    sequence = slot // (q_tiles * splits)
+    first_row = slot % q_tiles * ROWS
+    split = slot // q_tiles % splits
+    keys_end = kv_len
+    whole = kv_len  # every row sees the keys before this one
+    if CAUSAL:
+        last_query = (gl.minimum(first_row + ROWS, q_len * heads) - 1) // heads
+        keys_end = gl.maximum(kv_len - q_len + last_query + 1, 0)
+        whole = kv_len - q_len + first_row // heads + 1
+    first = 0
+    end = gl.cdiv(keys_end, KEYS)
+    if SPLIT:
+        per_split = gl.cdiv(end, splits)
+        first = split * per_split
+        end = gl.minimum(first + per_split, end)
+        if first >= end:
+            return
+
+    HALF: gl.constexpr = LATENT // 2 // BOX  # boxes of half the columns
+    LOADS: gl.constexpr = 2 * (HALF // BOXES) + 1  # barriers of one tile
+    layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
+    barriers: gl.constexpr = mbarrier.MBarrierLayout()
+    q = gl.allocate_shared_memory(cache_boxes.dtype, [2 * HALF, ROWS, BOX], layout)
+    q_rope = gl.allocate_shared_memory(cache_boxes.dtype, [ROWS, BOX], layout)
+    latent = gl.allocate_shared_memory(cache_boxes.dtype, [4 * HALF, KEYS, BOX], layout)
+    rope = gl.allocate_shared_memory(cache_boxes.dtype, [2, KEYS, BOX], layout)
+    vectors = gl.allocate_shared_memory(gl.float32, [4, ROWS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    full = gl.allocate_shared_memory(gl.int64, [2 * LOADS, 1], barriers)
+    free = gl.allocate_shared_memory(gl.int64, [4, 1], barriers)
+    ready = gl.allocate_shared_memory(gl.int64, [5, 1], barriers)
+    for i in gl.static_range(2 * LOADS):
+        mbarrier.init(full.index(i), count=1)
+    for i in gl.static_range(4):
+        mbarrier.init(free.index(i), count=1)
+    for i in gl.static_range(5):
+        mbarrier.init(ready.index(i), count=1)
+
+    shared = (q, q_rope, latent, rope, vectors, full, free, ready)
+    place = (sequence, first_row, split, first, end, whole)
+    sizes = (q_len, kv_len, heads, splits, lse_stride, scale)
+    gl.warp_specialize(
+        [
+            (_load, (shared, place, q_boxes, cache_boxes, LATENT, ROPE)),
+            (_left, (shared, place, sizes, out_boxes, partial, lse, LATENT, CAUSAL, SPLIT)),
+            (_right, (shared, place, sizes, out_boxes, partial, lse, LATENT, CAUSAL, SPLIT)),
+        ],
+        [4, 4],
+        [GROUP_REGISTERS, GROUP_REGISTERS],
+    )
+
+
+@gluon.jit
+def _load(shared, place, q_boxes, cache_boxes, LATENT: gl.constexpr, ROPE: gl.constexpr):
+    """Load Q once, then each half of a tile as soon as it is free; the RoPE columns come with the half that is freed last."""
+    q, q_rope, latent, rope, _vectors, full, free, ready = shared
+    sequence, first_row, _split, first, end, _whole = place
+    HALF: gl.constexpr = LATENT // 2 // BOX
+    mbarrier.expect(ready.index(Q_FULL), (LATENT + ROPE) * ROWS * 2)
+    for box in gl.static_range(2 * HALF):
+        _copy(q_boxes, sequence, first_row, box * BOX, ready.index(Q_FULL), q.index(box))
+    _copy(q_boxes, sequence, first_row, LATENT, ready.index(Q_FULL), q_rope)
+    pairs = (end - first) // 2
+    row = first * KEYS
+    for pair in range(pairs):
+        phase = (pair & 1) ^ 1
+        mbarrier.wait(free.index(EVEN_LEFT), phase)
+        _load_half(cache_boxes, sequence, row, full, latent, 0, 0, HALF)
+        mbarrier.wait(free.index(EVEN_RIGHT), phase)
+        _load_half(cache_boxes, sequence, row, full, latent, 0, 1, HALF)
+        _load_rope(cache_boxes, sequence, row, full, rope, 0, HALF)
+        mbarrier.wait(free.index(ODD_RIGHT), phase)
+        _load_half(cache_boxes, sequence, row + KEYS, full, latent, 1, 1, HALF)
+        mbarrier.wait(free.index(ODD_LEFT), phase)
+        _load_half(cache_boxes, sequence, row + KEYS, full, latent, 1, 0, HALF)
+        _load_rope(cache_boxes, sequence, row + KEYS, full, rope, 1, HALF)
+        row += 2 * KEYS
+    if (end - first) % 2 == 1:
+        phase = (pairs & 1) ^ 1
+        mbarrier.wait(free.index(EVEN_LEFT), phase)
+        _load_half(cache_boxes, sequence, row, full, latent, 0, 0, HALF)
+        mbarrier.wait(free.index(EVEN_RIGHT), phase)
+        _load_half(cache_boxes, sequence, row, full, latent, 0, 1, HALF)
+        _load_rope(cache_boxes, sequence, row, full, rope, 0, HALF)
+
+
+@gluon.jit
+def _copy(source, sequence, row, column, barrier, target):
+    """Load one box."""
+    layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 3)
+    box = target._reinterpret(target.dtype, [1, target.shape[0], BOX], layout)
+    tma.async_copy_global_to_shared(source, [sequence, row, column], barrier, box)
+
+
+@gluon.jit
+def _load_half(source, sequence, row, full, latent, ODD: gl.constexpr, RIGHT: gl.constexpr, HALF: gl.constexpr):
+    GROUPS: gl.constexpr = HALF // BOXES
+    for group in gl.static_range(GROUPS):
+        barrier = full.index(ODD * (2 * GROUPS + 1) + RIGHT * GROUPS + group)
+        mbarrier.expect(barrier, BOXES * KEYS * BOX * 2)
+        for i in gl.static_range(BOXES):
+            box = RIGHT * HALF + group * BOXES + i
+            _copy(source, sequence, row, box * BOX, barrier, latent.index(ODD * 2 * HALF + box))
+
+
+@gluon.jit
+def _load_rope(source, sequence, row, full, rope, ODD: gl.constexpr, HALF: gl.constexpr):
+    LOADS: gl.constexpr = 2 * (HALF // BOXES) + 1
+    barrier = full.index(ODD * LOADS + LOADS - 1)
+    mbarrier.expect(barrier, KEYS * BOX * 2)
+    _copy(source, sequence, row, 2 * HALF * BOX, barrier, rope.index(ODD))
+
+
+@gluon.jit
+def _score(
+    q, q_rope, latent, rope, full, phase, zero,
+    ODD: gl.constexpr, HALF: gl.constexpr, LAYOUT: gl.constexpr,
+):  # fmt: skip
+    """Return the scores of a tile, as its columns arrive: first the half that was free first.
+
+    ``zero`` is 0, which the compiler cannot know: it would keep the descriptors of all boxes in registers, and spill.
+    """
+    GROUPS: gl.constexpr = HALF // BOXES
+    WIDTH: gl.constexpr = BOXES * BOX
+    layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
+    queries = q._reinterpret(q.dtype, [2 * GROUPS, ROWS, WIDTH], layout)
+    keys = latent._reinterpret(q.dtype, [4 * GROUPS, KEYS, WIDTH], layout)
+    scores = warpgroup_mma_init(gl.zeros([ROWS, KEYS], gl.float32, layout=LAYOUT))
+    for i in gl.static_range(2 * GROUPS):
+        part = (i + ODD * GROUPS) % (2 * GROUPS)
+        mbarrier.wait(full.index(ODD * (2 * GROUPS + 1) + part), phase)
+        transposed = keys.index(ODD * 2 * GROUPS + part + zero).permute((1, 0))
+        scores = warpgroup_mma(queries.index(part + zero), transposed, scores, use_acc=i > 0, is_async=True)
+    mbarrier.wait(full.index(ODD * (2 * GROUPS + 1) + 2 * GROUPS), phase)
+    scores = warpgroup_mma(q_rope, rope.index(ODD).permute((1, 0)), scores, is_async=True)
+    return warpgroup_mma_wait(0, deps=[scores])
+
+
+@gluon.jit
+def _seen(scores, tile, place, sizes, CAUSAL: gl.constexpr):
+    """Return ``scores`` with -inf for the keys that a row does not see; most tiles are seen whole."""
+    _sequence, first_row, _split, _first, _end, whole = place
+    q_len, kv_len, heads, _splits, _lse_stride, _scale = sizes
+    layout: gl.constexpr = scores.type.layout
+    if (tile + 1) * KEYS > whole:
+        keys = tile * KEYS + gl.arange(0, KEYS, layout=gl.SliceLayout(0, layout))
+        if CAUSAL:
+            rows = first_row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, layout))
+            ends = gl.minimum(kv_len - q_len + rows // heads + 1, kv_len)
+            scores = gl.where(keys[None, :] < ends[:, None], scores, float("-inf"))
+        else:
+            scores = gl.where((keys < kv_len)[None, :], scores, float("-inf"))
+    return scores
+
+
+@gluon.jit
+def _finite(peak):
+    return gl.where(peak == float("-inf"), 0.0, peak)  # -inf - -inf is NaN
+
+
+@gluon.jit
+def _scaled(acc, factor):
+    """Return ``acc`` with each row times its ``factor``."""
+    return acc * gl.convert_layout(factor, gl.SliceLayout(1, acc.type.layout))[:, None]
+
+
+@gluon.jit
+def _values(latent, ODD: gl.constexpr, RIGHT: gl.constexpr, HALF: gl.constexpr):
+    """Return half the columns of a tile as [KEYS, columns]."""
+    layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
+    return latent._reinterpret(latent.dtype, [4, KEYS, HALF * BOX], layout).index(2 * ODD + RIGHT)
+
+
+@gluon.jit
+def _multiplied(weights, values, acc):
+    """Issue the product of weights in registers and add it to ``acc``."""
+    operand = gl.convert_layout(weights, gl.DotOperandLayout(0, acc.type.layout, 2))
+    return warpgroup_mma(operand, values, acc, is_async=True)
+
+
+@gluon.jit
+def _left(
+    shared, place, sizes, out_boxes, partial, lse,
+    LATENT: gl.constexpr, CAUSAL: gl.constexpr, SPLIT: gl.constexpr,
+):  # fmt: skip
+    """Scores of the even tiles; left half of O."""
+    q, q_rope, latent, rope, vectors, full, free, ready = shared
+    sequence, first_row, split, first, end, _whole = place
+    q_len, _kv_len, heads, splits, lse_stride, scale = sizes
+    HALF: gl.constexpr = LATENT // 2 // BOX
+    S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
+    O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, LATENT // 2, 16])  # noqa: E741
+    ROW: gl.constexpr = gl.SliceLayout(1, S)
+    peak = gl.full([ROWS], float("-inf"), gl.float32, layout=ROW)
+    total = gl.zeros([ROWS], gl.float32, layout=ROW)
+    acc = gl.zeros([ROWS, LATENT // 2], gl.float32, layout=O)
+    pairs = (end - first) // 2
+    mbarrier.wait(ready.index(Q_FULL), 0)
+    q_rope = q_rope.load(gl.DotOperandLayout(0, S, 2))
+    for pair in range(pairs):
+        phase = pair & 1
+        scores = _score(q, q_rope, latent, rope, full, phase, pair >> 30, 0, HALF, S)
+        scores = _seen(scores, first + 2 * pair, place, sizes, CAUSAL)
+        raised = gl.maximum(peak, gl.max(scores, 1) * scale)
+        finite = _finite(raised)
+        weights = gl.exp2(scores * scale - finite[:, None])
+        narrow = weights.to(q.dtype)
+        vectors.index(WEIGHTS_LEFT).store(raised)
+        rope.index(0).store(narrow)
+        fence_async_shared()
+        mbarrier.arrive(ready.index(WEIGHTS_LEFT))
+        rescale = gl.exp2(peak - finite)
+        total = total * rescale + gl.sum(weights, 1)
+        acc = _scaled(acc, rescale)
+        product = _multiplied(narrow, _values(latent, 0, 0, HALF), acc)
+        acc = warpgroup_mma_wait(0, deps=[product])
+        mbarrier.arrive(free.index(EVEN_LEFT))
+
+        mbarrier.wait(ready.index(WEIGHTS_RIGHT), phase)
+        peak = vectors.index(WEIGHTS_RIGHT).load(ROW)
+        rescale = gl.exp2(raised - _finite(peak))
+        total *= rescale
+        acc = _scaled(acc, rescale)
+        product = warpgroup_mma(rope.index(1), _values(latent, 1, 0, HALF), acc, is_async=True)
+        acc = warpgroup_mma_wait(0, deps=[product])
+        mbarrier.arrive(free.index(ODD_LEFT))
+
+    if (end - first) % 2 == 1:
+        scores = _score(q, q_rope, latent, rope, full, pairs & 1, 0, 0, HALF, S)
+        scores = _seen(scores, end - 1, place, sizes, CAUSAL)
+        raised = gl.maximum(peak, gl.max(scores, 1) * scale)
+        finite = _finite(raised)
+        weights = gl.exp2(scores * scale - finite[:, None])
+        vectors.index(WEIGHTS_LEFT).store(raised)
+        rope.index(0).store(weights.to(q.dtype))
+        fence_async_shared()
+        mbarrier.arrive(ready.index(WEIGHTS_LEFT))
+        rescale = gl.exp2(peak - finite)
+        total = total * rescale + gl.sum(weights, 1)
+        acc = _scaled(acc, rescale)
+        acc = warpgroup_mma(rope.index(0), _values(latent, 0, 0, HALF), acc)
+        peak = raised
+
+    vectors.index(TOTAL_LEFT).store(total)
+    mbarrier.arrive(ready.index(TOTAL_LEFT))
+    mbarrier.wait(ready.index(TOTAL_RIGHT), 0)
+    total += vectors.index(TOTAL_RIGHT).load(ROW)
+    if SPLIT:
+        rows = first_row + gl.arange(0, ROWS, layout=ROW)
+        out_rows = sequence.to(gl.int64) * (q_len * heads) + rows
+        exponent = peak + gl.log2(gl.where(total > 0.0, total, 1.0))
+        gl.store(lse + out_rows * lse_stride + split, exponent, mask=rows < q_len * heads)
+    _write(acc, total, latent, place, q_len * heads, splits, out_boxes, partial, 0, LATENT, SPLIT)
+
+
+@gluon.jit
+def _right(
+    shared, place, sizes, out_boxes, partial, lse,
+    LATENT: gl.constexpr, CAUSAL: gl.constexpr, SPLIT: gl.constexpr,
+):  # fmt: skip
+    """Scores of the odd tiles; right half of O."""
+    q, q_rope, latent, rope, vectors, full, free, ready = shared
+    _sequence, _first_row, _split, first, end, _whole = place
+    q_len, _kv_len, heads, splits, _lse_stride, scale = sizes
+    HALF: gl.constexpr = LATENT // 2 // BOX
+    S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
+    O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, LATENT // 2, 16])  # noqa: E741
+    ROW: gl.constexpr = gl.SliceLayout(1, S)
+    peak = gl.full([ROWS], float("-inf"), gl.float32, layout=ROW)
+    total = gl.zeros([ROWS], gl.float32, layout=ROW)
+    acc = gl.zeros([ROWS, LATENT // 2], gl.float32, layout=O)
+    pairs = (end - first) // 2
+    mbarrier.wait(ready.index(Q_FULL), 0)
+    q_rope = q_rope.load(gl.DotOperandLayout(0, S, 2))
+    for pair in range(pairs):
+        phase = pair & 1
+        scores = _score(q, q_rope, latent, rope, full, phase, pair >> 30, 1, HALF, S)
+        scores = _seen(scores, first + 2 * pair + 1, place, sizes, CAUSAL)
+        highest = gl.max(scores, 1) * scale
+        mbarrier.wait(ready.index(WEIGHTS_LEFT), phase)
+        left = vectors.index(WEIGHTS_LEFT).load(ROW)
+        rescale = gl.exp2(peak - _finite(left))
+        total *= rescale
+        acc = _scaled(acc, rescale)
+        product = warpgroup_mma(rope.index(0), _values(latent, 0, 1, HALF), acc, is_async=True)
+
+        peak = gl.maximum(left, highest)
+        finite = _finite(peak)
+        weights = gl.exp2(scores * scale - finite[:, None])
+        narrow = weights.to(q.dtype)
+        vectors.index(WEIGHTS_RIGHT).store(peak)
+        rope.index(1).store(narrow)
+        fence_async_shared()
+        mbarrier.arrive(ready.index(WEIGHTS_RIGHT))
+        rescale = gl.exp2(left - finite)
+        total = total * rescale + gl.sum(weights, 1)
+        acc = warpgroup_mma_wait(0, deps=[product])
+        mbarrier.arrive(free.index(EVEN_RIGHT))
+        acc = _scaled(acc, rescale)
+        product = _multiplied(narrow, _values(latent, 1, 1, HALF), acc)
+        acc = warpgroup_mma_wait(0, deps=[product])
+        mbarrier.arrive(free.index(ODD_RIGHT))
+
+    if (end - first) % 2 == 1:
+        mbarrier.wait(ready.index(WEIGHTS_LEFT), pairs & 1)
+        rescale = gl.exp2(peak - _finite(vectors.index(WEIGHTS_LEFT).load(ROW)))
+        total *= rescale
+        acc = _scaled(acc, rescale)
+        acc = warpgroup_mma(rope.index(0), _values(latent, 0, 1, HALF), acc)
+
+    vectors.index(TOTAL_RIGHT).store(total)
+    mbarrier.arrive(ready.index(TOTAL_RIGHT))
+    mbarrier.wait(ready.index(TOTAL_LEFT), 0)
+    total += vectors.index(TOTAL_LEFT).load(ROW)
+    _write(acc, total, latent, place, q_len * heads, splits, out_boxes, partial, 1, LATENT, SPLIT)
+
+
+@gluon.jit
+def _write(
+    acc, total, latent, place, rows_end, splits, out_boxes, partial,
+    RIGHT: gl.constexpr, LATENT: gl.constexpr, SPLIT: gl.constexpr,
+):  # fmt: skip
+    """Write a half of O: a partial one directly, in whole sectors, a final one through a half tile that is its own."""
+    sequence, first_row, split, _first, _end, _whole = place
+    HALF: gl.constexpr = LATENT // 2 // BOX
+    layout: gl.constexpr = acc.type.layout
+    acc = _scaled(acc, 1.0 / gl.where(total > 0.0, total, 1.0))  # a row without keys gives 0
+    if SPLIT:
+        rows = first_row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, layout))
+        columns = RIGHT * (LATENT // 2) + gl.arange(0, LATENT // 2, layout=gl.SliceLayout(0, layout))
+        part_rows = (sequence.to(gl.int64) * rows_end + rows) * splits + split
+        gl.store(partial + (part_rows * LATENT)[:, None] + columns[None, :], acc, mask=(rows < rows_end)[:, None])
+    else:
+        box_layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 3)
+        _values(latent, RIGHT, RIGHT, HALF).store(acc.to(latent.dtype))
+        fence_async_shared()
+        for i in gl.static_range(HALF):
+            box = latent.index(3 * RIGHT * HALF + i)._reinterpret(latent.dtype, [1, ROWS, BOX], box_layout)
+            tma.async_copy_shared_to_global(out_boxes, [sequence, first_row, (RIGHT * HALF + i) * BOX], box)
+        tma.store_wait(0)
