@@ -159,6 +159,7 @@ class _Steady:
         self.l2_bytes = l2_bytes
         self.sm_count = sm_count
         self.causes: list[Cause] = []
+        self.streamed: dict[int, tuple[Sharing, float, float]] = {}
         self.cold = cost.hbm_bytes_cold
         # Bytes that one of `count` launches touches; distinct bytes of one round through all launches, of inputs and of scratch
         # memory, and of the inputs as often as launches of an entry come back to them.
@@ -223,30 +224,38 @@ class _Steady:
             distance = min(sum(_distinct(launch) for launch in self.launches) / repeats, self.coming_back)
             again = REREAD.miss(distance / self.l2_bytes)
             return min(traffic.tensor_bytes + round(again * (least - traffic.tensor_bytes)), traffic.sm_read_bytes)
-        return self._shared(self.launches[index], traffic)
+        return self._shared(index, traffic)
 
-    def _shared(self, launch: Launch, traffic: Traffic) -> int:
+    def _shared(self, index: int, traffic: Traffic) -> int:
         """Reads of an operand that CTAs share: once, and again by each wave in which it has not survived."""
-        least, share = traffic.read_bytes_min, traffic.sharing
+        launch, least, share = self.launches[index], traffic.read_bytes_min, traffic.sharing
         if share is None or self.sm_count is None:
             return least
         resident = self.sm_count * launch.ctas_per_sm
-        if launch.ctas <= resident:
+        # One wave, or so little that all of it survives.
+        if launch.ctas <= resident or COPIES * self.touched[index] <= SHARED.start * self.l2_bytes:
             return least
-        together = [t for t in launch.traffic if t.sharing == share]
-        shared_bytes = sum(t.read_bytes_min for t in together)
-        stream_bytes = shared_bytes / share.streams
-        seen = min(traffic.sm_read_bytes / (launch.ctas * max(least / share.streams, 1)), 1.0)
-        private_bytes = sum(t.read_bytes_min + t.write_bytes_min for t in launch.traffic if t.sharing != share) / launch.ctas
-        if share.order in ("falling", "together"):
-            times, in_flight = self._falling(launch, share, resident, stream_bytes, private_bytes, seen)
-        else:
-            times, in_flight = self._waves(launch, share, resident, stream_bytes, private_bytes, seen)
+        known = self.streamed.get(index)
+        if known is None or known[0] != share:  # K and V are streamed together
+            seen = min(traffic.sm_read_bytes / (launch.ctas * max(least / share.streams, 1)), 1.0)
+            known = self.streamed[index] = (share, *self._times(launch, share, resident, seen))
+        _, times, in_flight = known
         reads = min(max(round(times * least), least), traffic.sm_read_bytes)
         if reads - least > WORTH_SAYING * self.cold:
-            waves = ceil_div(launch.ctas, resident)
-            self.causes.append(Streamed(tuple(t.tensor for t in together), in_flight, self.l2_bytes, waves, reads / least))
+            tensors = tuple(t.tensor for t in launch.traffic if t.sharing == share)
+            self.causes.append(Streamed(tensors, in_flight, self.l2_bytes, ceil_div(launch.ctas, resident), reads / least))
         return reads
+
+    def _times(self, launch: Launch, share: Sharing, resident: int, seen: float) -> tuple[float, float]:
+        """How often the CTAs of a launch read what they share, and the bytes of it that a wave touches."""
+        shared_bytes = private_bytes = 0
+        for traffic in launch.traffic:
+            if traffic.sharing == share:
+                shared_bytes += traffic.read_bytes_min
+            else:
+                private_bytes += traffic.read_bytes_min + traffic.write_bytes_min
+        order = self._falling if share.order in ("falling", "together") else self._waves
+        return order(launch, share, resident, shared_bytes / share.streams, private_bytes / launch.ctas, seen)
 
     def _waves(
         self, launch: Launch, share: Sharing, resident: int, stream_bytes: float, private_bytes: float, seen: float
