@@ -1,4 +1,4 @@
-"""Time flash attention over candidate plans on the GPU at hand, to set the tile tables of ``roofline.plan`` from data.
+"""Time the portable flash kernel over candidate plans on the GPU at hand, to set the tables of ``roofline.plan`` from data.
 
 Every candidate of a head size is compiled first (in processes of their own, so the compiler uses all cores), checked once
 against float64, then timed in turns with the others: median of event times, inputs rotated over more than twice the L2.
@@ -22,7 +22,7 @@ from roofline.dtypes import DTYPES
 from roofline.kernels import flash, reference
 from roofline.kernels.protocol import Inputs
 from roofline.masks import CAUSAL, FULL
-from roofline.plan import Plan, choose
+from roofline.plan import Choices, Plan, choose
 from roofline.problem import GroupedKV, Problem, uniform
 from roofline.profiles.profile import Profile
 
@@ -87,7 +87,9 @@ class Case(NamedTuple):
 
     def plan(self) -> Plan:
         """The plan that `choose` gives, with the candidate's choices in place of the table's."""
-        base = choose("flash", "roofline/flash", self.problem(), Profile("here", "here", "nvidia", "", "9.0"))
+        base = choose(
+            "flash", "roofline/flash", self.problem(), Profile("here", "here", "nvidia", "", "9.0"), Choices(portable=True)
+        )
         return replace(base, **self.candidate._asdict())
 
 

@@ -23,6 +23,7 @@ MIN_HEAD_DIM_TILE = 16
 class Plan:
     """How a variant is launched.
 
+    ``kernel``: ``hopper`` where flash attention runs the kernel of that architecture, else ``None``.
     ``head_dim_tile`` and ``v_head_dim_tile``: head sizes as padded in registers; ``q_tile`` rows by ``kv_tile`` keys: one step
     of the inner loop; ``splits``: parts of the keys that run as CTAs of their own; ``packed``: the query heads of a KV head
     share a tile; ``q_chunk``, ``kv_chunk``: blocks of chunked attention; ``passes``: over S and P in naive attention.
@@ -42,6 +43,7 @@ class Plan:
     warps: int = 4
     stages: int = 2
     ctas_per_sm: int = 1
+    kernel: str | None = None
 
     def tile_rows(self, rows: int) -> int:
         """Rows of one tile as launched for ``rows`` packed rows of one sequence and KV head (or of one head).
@@ -66,7 +68,8 @@ class Tile(NamedTuple):
 class Choices:
     """What the user fixes of a plan: ``tile`` and ``chunk`` are (query, key) sizes.
 
-    ``decode``: whether the plan is that of a decode step; ``None``: by the number of queries.
+    ``decode``: whether the plan is that of a decode step; ``None``: by the number of queries. ``portable``: no kernel that only
+    one architecture runs.
     """
 
     tile: tuple[int, int] | None = None
@@ -75,6 +78,7 @@ class Choices:
     passes: int = 3
     form: str | None = None
     decode: bool | None = None
+    portable: bool = False
 
     def is_decode(self, problem: Problem) -> bool:
         """Whether ``problem`` is planned as a decode step."""
@@ -132,9 +136,15 @@ PREFILL_TILES: dict[str, dict[int, Tile]] = {
 # Flash attention over 16-bit elements, where equal sequences leave registers for more than the table above: "whole" without a
 # mask and without a cut kv tile, "uniform" else.
 FLASH_TILES: dict[str, dict[str, dict[int, Tile]]] = {
-    "whole": {"hopper": {128: Tile(128, 64, 4, 2, 2)}},
-    "uniform": {"ampere": {128: Tile(128, 32, 8, 2, 1)}},
+    "whole": {"hopper": {64: Tile(64, 128, 4, 2, 3), 128: Tile(128, 64, 4, 2, 2)}},
+    "uniform": {"ampere": {128: Tile(128, 32, 8, 2, 1)}, "hopper": {64: Tile(64, 64, 4, 3, 3)}},
 }
+# The Hopper kernel of flash attention, by head size: each warp group has 64 query rows, four more warps load. Three groups are
+# faster with d 64 from so many queries on that rows past the end, or kv tiles on the diagonal, weigh little.
+HOPPER_GROUP_ROWS = 64
+HOPPER_TILES = {64: Tile(128, 128, 12, 3, 1), 128: Tile(128, 128, 12, 2, 1), 256: Tile(128, 64, 12, 2, 1)}
+HOPPER_LONG_TILES = {64: Tile(192, 128, 16, 2, 1)}
+HOPPER_LONG_FULL, HOPPER_LONG_MASKED = 2048, 8192
 # Elements of four bytes fill shared memory sooner.
 TF32_PREFILL_TILES: dict[str, dict[int, Tile]] = {
     "default": {
@@ -262,8 +272,26 @@ def _chunked(implementation: str, problem: Problem, profile: Profile, choices: C
 
 def _flash(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
     plan = _flash_like(implementation, problem, profile, choices, _widths(problem), None)
-    tile = None if choices.tile or choices.is_decode(problem) else _flash_tile(problem, profile)
-    return plan if tile is None else replace(plan, **tile._asdict())
+    if choices.tile or choices.is_decode(problem):
+        return plan
+    if ARCHITECTURES.get(profile.compute_capability) == "hopper" and is_hopper_problem(problem) and not choices.portable:
+        d, q_len = problem.kv.head_dim, problem.lengths[0].q_len
+        is_long = q_len >= (HOPPER_LONG_FULL if problem.mask.is_full else HOPPER_LONG_MASKED)
+        tile = HOPPER_LONG_TILES.get(d, HOPPER_TILES[d]) if is_long else HOPPER_TILES[d]
+        return replace(plan, kernel="hopper", **tile._asdict())
+    own = _flash_tile(problem, profile)
+    return plan if own is None else replace(plan, **own._asdict())
+
+
+def is_hopper_problem(problem: Problem) -> bool:
+    """Whether the Hopper kernel of flash attention covers ``problem``: equal 16-bit sequences whose every query sees a key."""
+    kv = problem.kv
+    if len(problem.lengths) != 1 or problem.dtype.bits != 16 or problem.kv_dtype != problem.dtype:
+        return False
+    if not isinstance(kv, GroupedKV) or kv.head_dim != kv.v_head_dim or kv.head_dim not in HOPPER_TILES:
+        return False
+    q_len, kv_len, _ = problem.lengths[0]
+    return q_len > 0 and kv_len > 0 and (problem.mask.is_full or q_len <= kv_len)
 
 
 def _flash_tile(problem: Problem, profile: Profile) -> Tile | None:

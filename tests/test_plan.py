@@ -46,17 +46,50 @@ def test_prefill_tiles_are_128_by_128_up_to_d_128_where_nothing_was_tuned() -> N
     assert wide.q_tile * wide.kv_tile < 128 * 128  # it would not fit the chip
 
 
-def test_a_tuned_tile_on_hopper_has_128_rows() -> None:
-    assert {choose("flash", "test", prefill(d), H100).q_tile for d in (64, 128)} == {128}
+def test_a_tuned_portable_tile_on_hopper_has_the_rows_that_the_head_leaves() -> None:
+    plans = [choose("flash", "test", prefill(d), H100, Choices(portable=True)) for d in (64, 128)]
+    assert [(plan.kernel, plan.q_tile) for plan in plans] == [(None, 64), (None, 128)]
 
 
 def test_equal_sequences_without_a_cut_tile_have_tiles_of_their_own() -> None:
     whole, cut = prefill(), replace(prefill(), lengths=uniform(1, 4000, 4000))
     ragged = replace(prefill(), lengths=(Lengths(4096, 4096, 1), Lengths(64, 64, 1)))
-    causal = replace(prefill(), mask=Mask(True))
-    assert [choose("flash", "test", problem, H100).warps for problem in (whole, cut, causal, ragged)] == [4, 8, 8, 8]
+    causal, portable = replace(prefill(), mask=Mask(True)), Choices(portable=True)
+    plans = [choose("flash", "test", problem, H100, portable) for problem in (whole, cut, causal, ragged)]
+    assert [plan.warps for plan in plans] == [4, 8, 8, 8]
     a100 = load("a100-sxm4-80gb")
     assert [choose("flash", "test", problem, a100).q_tile for problem in (whole, cut, causal, ragged)] == [128, 128, 128, 64]
+
+
+def test_the_hopper_kernel_runs_what_it_covers() -> None:
+    causal = replace(prefill(), mask=Mask(True))
+    covered = [prefill(d) for d in (64, 128, 256)] + [causal, replace(causal, mask=Mask(True, 100))]
+    covered.append(replace(causal, dtype=DTYPES["fp16"], kv_dtype=DTYPES["fp16"], lengths=uniform(3, 100, 1001)))
+    assert {choose("flash", "test", problem, H100).kernel for problem in covered} == {"hopper"}
+    others = [
+        prefill(96),
+        prefill(128, 64),
+        replace(prefill(), dtype=DTYPES["tf32"], kv_dtype=DTYPES["tf32"]),
+        replace(prefill(), kv_dtype=DTYPES["fp8"]),
+        replace(prefill(), lengths=(Lengths(4096, 4096, 1), Lengths(64, 64, 1))),
+        replace(causal, lengths=uniform(1, 200, 100)),  # queries that see no key
+        replace(prefill(), lengths=uniform(1, 200, 0)),
+        replace(prefill(), lengths=uniform(1, 1, 4096)),
+    ]
+    assert {choose("flash", "test", problem, H100).kernel for problem in others} == {None}
+    for choices in (Choices(tile=(128, 128)), Choices(portable=True), Choices(decode=True)):
+        assert choose("flash", "test", prefill(), H100, choices).kernel is None
+    for device in ("a100-sxm4-80gb", "b200-sxm-180gb"):
+        assert choose("flash", "test", prefill(), load(device)).kernel is None
+
+
+def test_narrow_heads_get_a_third_group_where_its_rows_do_not_weigh() -> None:
+    def rows(d: int, n: int, mask: Mask) -> int:
+        return choose("flash", "test", replace(prefill(d), lengths=uniform(1, n, n), mask=mask), H100).q_tile
+
+    assert [rows(64, n, Mask()) for n in (1024, 2048)] == [128, 192]
+    assert [rows(64, n, Mask(True)) for n in (4096, 8192)] == [128, 192]
+    assert {rows(d, n, mask) for d in (128, 256) for n in (1024, 16384) for mask in (Mask(), Mask(True))} == {128}
 
 
 def test_eight_bit_caches_take_twice_the_keys_at_once() -> None:

@@ -14,13 +14,16 @@ import triton
 import triton.language as tl
 
 from roofline.cost import ceil_div
+from roofline.kernels import flash_hopper
 from roofline.kernels import reference as references
 from roofline.kernels.inputs import dense_inputs
 from roofline.kernels.protocol import Inputs
-from roofline.kernels.support import MIN_DOT_TILE, PRECISION, prefill_support
+from roofline.kernels.support import LOG2_E, MIN_DOT_TILE, PRECISION, prefill_support
 from roofline.kernels.tiles import (
+    HIDDEN,
     can_describe,
     descriptor,
+    head_span,
     kv_span,
     load_tile,
     locate,
@@ -32,16 +35,8 @@ from roofline.kernels.tiles import (
 from roofline.plan import Plan, padded_width
 from roofline.problem import LatentKV, Problem
 
-LOG2_E = 1.4426950408889634
 REGISTERS, MAX_REGISTERS = 2**16, 255  # of an SM and of a thread, on every supported GPU
-# Score of a masked pair: finite, so that a row that has seen no key yet needs no care (what it sums is dropped with its first
-# key), and a row whose maximum is still below UNSEEN at the end has none. A power of two, because scores * scale - maximum
-# becomes one fused multiply-add: the product must be exact, or what its rounding left in the maximum, 2^-24 of something huge,
-# is the exponent of such a row.
-HIDDEN = tl.constexpr(-(2.0**100))
-UNSEEN = tl.constexpr(-(2.0**99))
-L2_BYTES = 32 * 2**20  # assumed where the device does not say
-SHARED_L2_PART = 0.4  # of the L2 that K and V of the heads in flight may take: data shared by all SMs has half of it
+UNSEEN = tl.constexpr(-(2.0**99))  # above HIDDEN, below every score
 
 
 @triton.jit
@@ -153,6 +148,8 @@ def _steps(
 
 def supports(problem: Problem, device: torch.device, plan: Plan | None = None) -> str | None:
     """Return why ``problem`` cannot run (in tiles of ``plan``), or ``None``; a latent cache runs expanded."""
+    if plan is not None and plan.kernel == "hopper":
+        return flash_hopper.supports(problem, device, plan)
     return prefill_support(problem, device, plan)
 
 
@@ -160,7 +157,9 @@ make_inputs = dense_inputs
 
 
 def launch(inputs: Inputs, plan: Plan, out: torch.Tensor | None = None) -> torch.Tensor:
-    """Return softmax(Q K^T / sqrt(d_qk), mask) V, [q_tokens, q_heads, d_v]."""
+    """Return softmax(Q K^T / sqrt(d_qk), mask) V, [q_tokens, q_heads, d_v], by the kernel that ``plan`` names."""
+    if plan.kernel == "hopper":
+        return flash_hopper.launch(inputs, plan, out)
     problem, (q, k, v) = inputs.problem, (inputs.tensors[name] for name in "qkv")
     out = q.new_empty((*q.shape[:2], v.shape[-1])) if out is None else out
     grid, arguments, constants = launch_arguments(problem, plan, q, k, v, out)
@@ -187,7 +186,7 @@ def launch_arguments(
         q_tiles, span, grid = work.shape[0], 1, work.shape[0] * problem.q_heads
     else:
         work, q_tiles = q, ceil_div(q_len, plan.q_tile)
-        span, grid = _head_span(problem, k, v), sequences * problem.q_heads * q_tiles
+        span, grid = head_span(problem, k, v), sequences * problem.q_heads * q_tiles
     # On the vector units operands come to registers anyway, and through shared memory they take more of them.
     tma = not is_ragged and problem.dtype.matmul_unit == "tensor" and can_describe(*parts)
     if tma:
@@ -210,17 +209,6 @@ def launch_arguments(
 def register_limit(warps: int, ctas_per_sm: int) -> int:
     """Registers a thread that let ``ctas_per_sm`` CTAs run on an SM; said even for one, or ptxas may spill to fit two."""
     return min(REGISTERS // (ctas_per_sm * warps * 32) // 8 * 8, MAX_REGISTERS)
-
-
-def _head_span(problem: Problem, k: torch.Tensor, v: torch.Tensor) -> int:
-    """Query heads whose q tiles are ordered together, heavy first: as many as have K and V in L2 at once."""
-    if problem.mask.is_full or problem.mask.window is not None:
-        return 1  # all tiles weigh the same
-    _, kv_len, sequences = problem.lengths[0]
-    l2_bytes = torch.cuda.get_device_properties(k.device).L2_cache_size if k.is_cuda else L2_BYTES
-    kv_bytes = kv_len * (k.shape[-1] + v.shape[-1]) * k.element_size()
-    fitting = int(l2_bytes * SHARED_L2_PART / max(kv_bytes, 1)) * (problem.q_heads // k.shape[1])
-    return min(max(fitting, 1), sequences * problem.q_heads)
 
 
 def reference(inputs: Inputs) -> torch.Tensor:

@@ -8,6 +8,7 @@ from roofline.plan import Plan, next_power_of_two
 from roofline.problem import Problem
 
 PRECISION = {"fp32": "ieee", "tf32": "tf32", "bf16": "ieee", "fp16": "ieee"}  # of tl.dot; 16-bit products are exact in fp32
+LOG2_E = 1.4426950408889634
 OLDEST_CAPABILITY = (8, 0)
 MIN_DOT_TILE = 16
 WIDEST_HEAD = 256

@@ -15,9 +15,16 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from roofline.cost import ceil_div
 from roofline.masks import Mask
-from roofline.problem import Lengths
+from roofline.problem import Lengths, Problem
 
 DESCRIPTOR_ALIGNMENT = 16  # bytes, of the base and of every stride
+# Score of a masked pair: finite, so that a row that has seen no key yet needs no care (what it sums is dropped with its first
+# key), and a row whose maximum is still below UNSEEN at the end has none. A power of two, because scores * scale - maximum
+# becomes one fused multiply-add: the product must be exact, or what its rounding left in the maximum, 2^-24 of something huge,
+# is the exponent of such a row.
+HIDDEN = tl.constexpr(-(2.0**100))
+L2_BYTES = 32 * 2**20  # assumed where the device does not say
+SHARED_L2_PART = 0.4  # of the L2 that K and V of the heads in flight may take: data shared by all SMs has half of it
 WORK_FIELDS = 6  # q_start, q_len, kv_start, kv_len, tile, pair_start
 
 
@@ -183,3 +190,14 @@ def _has_tma() -> bool:
 def window_of(mask: Mask, longest: int) -> int:
     """Return the window as a kernel takes it: no longer than the longest sequence, and 0 where there is none."""
     return 0 if mask.window is None else min(mask.window, longest)
+
+
+def head_span(problem: Problem, k: torch.Tensor, v: torch.Tensor) -> int:
+    """Query heads whose q tiles are ordered together, heavy first: as many as have K and V in L2 at once."""
+    if problem.mask.is_full or problem.mask.window is not None:
+        return 1  # all tiles weigh the same
+    _, kv_len, sequences = problem.lengths[0]
+    l2_bytes = torch.cuda.get_device_properties(k.device).L2_cache_size if k.is_cuda else L2_BYTES
+    kv_bytes = kv_len * (k.shape[-1] + v.shape[-1]) * k.element_size()
+    fitting = int(l2_bytes * SHARED_L2_PART / max(kv_bytes, 1)) * (problem.q_heads // k.shape[1])
+    return min(max(fitting, 1), sequences * problem.q_heads)

@@ -14,7 +14,7 @@ SHARED_BYTES = {80: 163 * 1024, 90: 227 * 1024, 100: 227 * 1024}  # a block, CUD
 MATRIX = {80: None, 90: "wgmma", 100: "tcgen05"}
 # Kernels that multiply whole prefill tiles; what has 16 rows, four-byte elements on the vector units or no product is exempt.
 WITHOUT_MATRIX = {"flash decode", "flash fp32"}
-PREFILL_KERNELS = {"flash_kernel", "scores_kernel", "values_kernel", "merge_kernel"}
+PREFILL_KERNELS = {"flash_kernel", "flash_hopper_kernel", "scores_kernel", "values_kernel", "merge_kernel"}
 
 
 @pytest.mark.parametrize("capability", SHARED_BYTES)
