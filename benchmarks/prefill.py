@@ -115,7 +115,7 @@ def error_of(problem: Problem, inputs: Inputs, out: torch.Tensor) -> tuple[float
     q_len, kv_len, _ = problem.lengths[0]
     heads = min(REFERENCE_HEADS, problem.kv.heads)
     one = replace(
-        problem, q_heads=heads * problem.group, kv=replace(problem.kv, heads=heads), lengths=uniform(1, q_len, kv_len)
+        problem, q_heads=heads * problem.group, kv=problem.kv._replace(heads=heads), lengths=uniform(1, q_len, kv_len)
     )
     q, k, v = (
         inputs.tensors["q"][:q_len, : one.q_heads],
