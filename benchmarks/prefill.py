@@ -95,13 +95,15 @@ def runners(problem: Problem, inputs: list[Inputs], out: torch.Tensor, profile: 
     for name in PEER_NAMES:
         try:
             peer = import_module(PEERS[name].module)
-        except ImportError as error:
-            print(f"{name}: {error}", flush=True)
-            continue
-        if reason := peer.supports(problem, CUDA):
+            reason = peer.supports(problem, CUDA)
+            prepared = (
+                None if reason else peer.make_inputs(replace(problem, lengths=uniform(1, *problem.lengths[0][:2])), 0, CUDA)
+            )
+        except Exception as error:  # a peer that is not there, or fails, is missing from the table
+            reason, prepared = f"{type(error).__name__}: {error}".splitlines()[0], None
+        if prepared is None:
             print(f"{name}: {reason}", flush=True)
             continue
-        prepared = peer.make_inputs(replace(problem, lengths=uniform(1, *problem.lengths[0][:2])), 0, CUDA)
         theirs = [replace(prepared, problem=problem, tensors=one.tensors) for one in inputs]
         yield Runner(
             name,
@@ -187,6 +189,8 @@ def run_points(rows_file: Path, profile: Profile) -> list[dict[str, Any]]:
                 row["flop_per_s"] = {name: flops / seconds for name, seconds in row["time_s"].items()}
                 rows.append(row)
                 append(rows_file, row)
+                rates = ", ".join(f"{name} {rate / 1e12:.0f}" for name, rate in row["flop_per_s"].items())
+                print(f"d {d} {mask} n {n}: {rates}", flush=True)
                 torch.cuda.empty_cache()
     return rows
 
