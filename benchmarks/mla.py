@@ -32,7 +32,7 @@ from roofline import profiles
 from roofline.kernels import combine, mla, mla_hopper, reference
 from roofline.kernels.protocol import Inputs
 from roofline.masks import CAUSAL, FULL, Mask
-from roofline.plan import Choices, Plan, choose, runs_hopper_latent
+from roofline.plan import Choices, Plan, choose
 from roofline.problem import LatentKV, Problem, uniform
 from roofline.profiles.profile import Profile
 
@@ -62,7 +62,7 @@ def plans(case: Problem, profile: Profile) -> dict[str, Plan]:
     """The chosen plan and, where it is the Hopper kernel's, the plain kernel's."""
 
     chosen = choose("mla", "roofline/mla", case, profile, ABSORBED)
-    if not runs_hopper_latent(chosen):
+    if chosen.kernel != "hopper":
         return {"ours": chosen}
     return {"ours": chosen, "plain": choose("mla", "roofline/mla", case, profile, replace(ABSORBED, tile=PLAIN_TILE))}
 

@@ -399,16 +399,14 @@ def _mla(implementation: str, problem: Problem, profile: Profile, choices: Choic
         latent = padded_width(kv.latent_dim)
         rows = min(lengths.q_len for lengths in problem.lengths) * problem.q_heads
         tile = _tile(LATENT_TILES, problem, profile, choices, rows)
-        if choices.tile is None and rows > min(LATENT_TILES["hopper"]) and _runs_hopper_latent(problem, profile):
+        many, own = rows > min(LATENT_TILES["hopper"]), None  # of rows: few of them are bound by HBM
+        if many and choices.tile is None and not choices.portable and _runs_hopper_latent(problem, profile):
             tile, fewest = HOPPER_LATENT_TILE, _whole_waves(problem, profile, HOPPER_LATENT_TILE)
             choices = replace(choices, splits=choices.splits or fewest)
-        return _packed(implementation, problem, profile, choices, tile, (latent + rope, latent), form)
+            own = "hopper"
+        plan = _packed(implementation, problem, profile, choices, tile, (latent + rope, latent), form)
+        return replace(plan, kernel=own)
     raise InputError(f"mla: unknown form {form!r}; expected expanded or absorbed")
-
-
-def runs_hopper_latent(plan: Plan) -> bool:
-    """Whether ``plan`` is one of `kernels.mla_hopper`."""
-    return plan.form == "absorbed" and plan.warps == HOPPER_LATENT_TILE.warps
 
 
 def _runs_hopper_latent(problem: Problem, profile: Profile) -> bool:

@@ -22,7 +22,7 @@ from roofline.kernels.protocol import Inputs, Kernel
 from roofline.kernels.split_kv import MOST_KEYS
 from roofline.kernels.support import PRECISION as PRECISIONS
 from roofline.kernels.support import device_support
-from roofline.plan import HOPPER_LATENT_TILE, MMA_ROWS, Plan, runs_hopper_latent
+from roofline.plan import HOPPER_LATENT_TILE, MMA_ROWS, Plan
 from roofline.problem import LatentKV, Problem
 
 HOPPER = (9, 0)
@@ -49,7 +49,7 @@ def supports(problem: Problem, device: torch.device, plan: Plan | None = None) -
         return f"a latent wider than {WIDEST_LATENT}"
     if max(lengths.kv_len for lengths in problem.lengths) > MOST_KEYS:
         return f"more than {MOST_KEYS} keys in a sequence"
-    if plan and runs_hopper_latent(plan):
+    if plan and plan.kernel == "hopper":
         return _unsupported_on_hopper(problem, device, plan)
     return packed.unsupported_tiles(plan) if plan else None
 
@@ -78,7 +78,7 @@ def launch(inputs: Inputs, plan: Plan, out: torch.Tensor | None = None) -> torch
     partial = lse = None
     if plan.splits > 1:
         partial, lse = combine.workspace(problem, plan, kv.latent_dim, q.device)
-    if runs_hopper_latent(plan):
+    if plan.kernel == "hopper":
         _hopper().launch(problem, plan, (q, inputs.tensors["cache"], out), partial, lse, _scale(kv) * LOG2_E)
     else:
         _launch_plain(inputs, plan, out, partial, lse)

@@ -47,7 +47,7 @@ def test_the_hopper_kernel_is_refused_elsewhere() -> None:
     problem = Problem(128, LatentKV(512, 64, 128, 128), uniform(2, 1, 64), FULL, DTYPES["fp16"], DTYPES["fp16"])
     plan = choose("mla", "roofline/mla", problem, load("h200-sxm-141gb"))
     assert mla.supports(problem, torch.device("cpu"), plan) == "its plan is for compute capability 9.0"
-    assert mla.supports(problem, torch.device("cpu"), replace(plan, kv_tile=32, warps=8)) is None
+    assert mla.supports(problem, torch.device("cpu"), replace(plan, kv_tile=32, warps=8, kernel=None)) is None
 
 
 @pytest.mark.kernels
