@@ -213,6 +213,9 @@ class _Steady:
             if not writers:
                 return least
             before = [writer for writer in writers if writer < index]
+            if not before and writers[-1] == index and self.launches[index].count == 1:
+                # Its CTAs write and soon after read it, while little else is touched.
+                return min(round(PRODUCED.miss(traffic.write_bytes_min / self.l2_bytes) * least), traffic.sm_read_bytes)
             # Else the launch before it in the round before wrote it: what chunked attention carries.
             return self._produced(index, traffic, before[-1] if before else writers[-1])
         last_read = seen.get(traffic.tensor)

@@ -24,9 +24,11 @@ class Plan:
     """How a variant is launched.
 
     ``kernel``: ``hopper`` where flash attention runs the kernel of that architecture, else ``None``.
-    ``head_dim_tile`` and ``v_head_dim_tile``: head sizes as padded in registers; ``q_tile`` rows by ``kv_tile`` keys: one step
-    of the inner loop; ``splits``: parts of the keys that run as CTAs of their own; ``packed``: the query heads of a KV head
-    share a tile; ``q_chunk``, ``kv_chunk``: blocks of chunked attention; ``passes``: over S and P in naive attention.
+    ``head_dim_tile`` and ``v_head_dim_tile``: head sizes as padded in registers (recurrent linear attention: the columns of a
+    state that one CTA has); ``q_tile`` rows by ``kv_tile`` keys: one step of the inner loop; ``splits``: parts of the keys that
+    run as CTAs of their own; ``packed``: the query heads of a KV head share a tile; ``fused``: the last CTA of a row tile
+    combines its splits, in the same launch; ``q_chunk``, ``kv_chunk``: blocks of chunked attention; ``passes``: over S and P in
+    naive attention.
     """
 
     implementation: str
@@ -37,6 +39,7 @@ class Plan:
     form: str | None = None
     splits: int = 1
     packed: bool = False
+    fused: bool = False
     q_chunk: int | None = None
     kv_chunk: int | None = None
     passes: int | None = None
@@ -195,8 +198,21 @@ DECODE_TILES: dict[str, dict[int, Tile]] = {
         2**30: Tile(64, 64, 8, 2, 2),
     },
 }
+# On the vector units whole operands of a tile lie in registers.
+FP32_DECODE_TILES: dict[str, dict[int, Tile]] = {
+    "default": {2**30: Tile(64, 32, 8, 2, 2)},
+}
+# Where the KV heads of a batch alone nearly fill the SMs, one CTA on each: "whole" needs no splits and so no combine, "split"
+# has the bytes in flight for a few long runs of keys.
+LONE_DECODE_TILES: dict[str, dict[str, Tile]] = {
+    "hopper": {"whole": Tile(64, 64, 4, 4, 1), "split": Tile(64, 128, 4, 3, 1)},
+}
+FUSING = ("hopper",)  # where the combine fits the registers of the attention before it
+FEW_TILES = 4  # kv tiles a CTA, below which one CTA on an SM is as fast as several
+LONE_SHARE = 0.9  # of the SMs, at least
+LONE_RUN = 8192  # keys of a split, at least
 # Caches of 8-bit elements: half the bytes a key, so twice the keys for as many bytes in flight. They are widened in registers,
-# which suffice for the fewest rows and no page table.
+# which suffice for the fewest rows.
 QUANTISED_DECODE_TILES: dict[str, dict[int, Tile]] = {
     "default": DECODE_TILES["default"],
     "small": DECODE_TILES["small"],
@@ -225,6 +241,7 @@ LATENT_TILES: dict[str, dict[int, Tile]] = {
 HOPPER_LATENT_TILE = Tile(64, 64, 12, 2, 1)
 HOPPER_LATENT_WIDTHS = (512, 64)
 SPLIT_TILES = 3  # kv tiles that take as long as a split's start and end: Q, the first tiles, a partial O
+STATE_COLUMNS, STATE_WARPS, STATE_CTAS = 32, 4, 8  # of a CTA of recurrent linear attention: 16 KB of a state of 128 rows
 LINEAR_TILES: dict[str, dict[int, Tile]] = {  # a chunk is kv_tile queries of one head; a CTA holds a state in registers
     "default": {
         64: Tile(64, 64, 4, 2, 1),
@@ -326,22 +343,43 @@ def _flash_like(
 
 
 def _split_kv(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
-    rows = max(lengths.q_len for lengths in problem.lengths) * problem.group
-    is_quantised = problem.kv_dtype.bits == 8 and rows <= MMA_ROWS
-    return _decode(implementation, problem, profile, choices, QUANTISED_DECODE_TILES if is_quantised else DECODE_TILES)
+    return _decode(implementation, problem, profile, choices, None if choices.tile else _lone_tile(problem, profile))
 
 
 def _paged(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
-    return _decode(implementation, problem, profile, choices, DECODE_TILES)
+    return _decode(implementation, problem, profile, choices, None)
 
 
-def _decode(
-    implementation: str, problem: Problem, profile: Profile, choices: Choices, tables: dict[str, dict[int, Tile]]
-) -> Plan:
+def _lone_tile(problem: Problem, profile: Profile) -> Tile | None:
+    """The tile of equal sequences whose KV heads nearly fill the SMs with one CTA each, if there is one."""
+    tiles = LONE_DECODE_TILES.get(ARCHITECTURES.get(profile.compute_capability, "default"))
+    sixteen_bits = problem.dtype.bits == problem.kv_dtype.bits == 16
+    if tiles is None or profile.sm_count is None or not sixteen_bits or len(problem.lengths) > 1 or max(_widths(problem)) > 128:
+        return None
+    q_len, kv_len, count = problem.lengths[0]
+    heads = count * problem.kv_heads
+    splits = profile.sm_count // heads if heads else 0
+    if q_len * problem.group > MMA_ROWS or heads * splits < LONE_SHARE * profile.sm_count:
+        return None
+    if splits == 1:
+        return tiles["whole"]
+    return tiles["split"] if problem.mask.visible_keys(q_len, kv_len) >= splits * LONE_RUN else None
+
+
+def _decode(implementation: str, problem: Problem, profile: Profile, choices: Choices, lone: Tile | None) -> Plan:
+    rows = max(lengths.q_len for lengths in problem.lengths) * problem.group
+    tables = QUANTISED_DECODE_TILES if problem.kv_dtype.bits == 8 and rows <= MMA_ROWS else DECODE_TILES
+    if problem.dtype.matmul_unit == "vector":
+        tables = FP32_DECODE_TILES
     # The tables are for 16-bit products: wider ones need the registers and shared memory of a wider head.
     width = max(_widths(problem)) * max(problem.dtype.bits, 16) // 16
-    tile = _tile(tables, problem, profile, choices, width)
-    return _packed(implementation, problem, profile, choices, tile, _widths(problem), None)
+    tile = lone or _tile(tables, problem, profile, choices, width)
+    if profile.sm_count and _packed_tiles(problem, tile).total < FEW_TILES * profile.sm_count * tile.ctas_per_sm:
+        tile = tile._replace(ctas_per_sm=1)  # a second CTA on an SM would only add to what is combined
+    plan = _packed(implementation, problem, profile, choices, tile, _widths(problem), None)
+    # Runs of unequal lengths end at different times, so that the last of a row tile combines while others still read.
+    fits = ARCHITECTURES.get(profile.compute_capability) in FUSING and rows <= MMA_ROWS
+    return replace(plan, fused=fits and plan.splits > 1 and len(problem.lengths) > 1)
 
 
 def _packed(
@@ -374,16 +412,28 @@ def _splits(problem: Problem, profile: Profile, tile: Tile) -> int:
     """
     if profile.sm_count is None:
         return 1
-    longest, total = 0, 0
-    for q_len, kv_len, count in problem.lengths:
-        tiles = problem.mask.tile_count(q_len, kv_len, tile.q_tile, tile.kv_tile, problem.group)
-        longest = max(longest, -(-tiles.tiles // max(tiles.q_tiles, 1)))
-        total += count * problem.kv_heads * tiles.tiles
+    longest, total = _packed_tiles(problem, tile)
     if total == 0:
         return 1
     splits = max(profile.sm_count * tile.ctas_per_sm * longest // total, 1)
     tiles_per_split = -(-longest // splits)
     return -(-longest // tiles_per_split)
+
+
+class PackedTiles(NamedTuple):
+    """The kv tiles of a packed launch: those of the longest sequence's row tile, and those of all sequences and KV heads."""
+
+    longest: int
+    total: int
+
+
+def _packed_tiles(problem: Problem, tile: Tile) -> PackedTiles:
+    longest, total = 0, 0
+    for q_len, kv_len, count in problem.lengths:
+        tiles = problem.mask.tile_count(q_len, kv_len, tile.q_tile, tile.kv_tile, problem.group)
+        longest = max(longest, -(-tiles.tiles // max(tiles.q_tiles, 1)))
+        total += count * problem.kv_heads * tiles.tiles
+    return PackedTiles(longest, total)
 
 
 def _mla(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:
@@ -445,11 +495,15 @@ def _linear(implementation: str, problem: Problem, profile: Profile, choices: Ch
     if form not in ("chunked", "recurrent"):
         raise InputError(f"linear: unknown form {form!r}; expected parallel, chunked or recurrent")
     tile = _tile(LINEAR_TILES, problem, profile, choices)
+    widths = _widths(problem)
+    if form == "recurrent":
+        widths = (widths[0], min(widths[1], STATE_COLUMNS))
+        tile = tile._replace(warps=STATE_WARPS, ctas_per_sm=STATE_CTAS)
     return Plan(
         implementation,
         tile.q_tile,
         tile.kv_tile,
-        *_widths(problem),
+        *widths,
         form=form,
         packed=True,
         warps=tile.warps,

@@ -84,11 +84,9 @@ def tiles_run(mask: Mask, q_len: int, kv_len: int, queries: range, kv_tile: int)
     ]
 
 
-def deal(tiles: list[range], splits: int) -> list[list[range]]:
-    """Deal the tiles of one row tile out, ceil(tiles / splits) a split; splits without tiles are left out."""
-    if not tiles:
-        return []
-    share = -(-len(tiles) // splits)
+def deal(tiles: list[range], splits: int, share: int | None = None) -> list[list[range]]:
+    """Deal the tiles of one row tile out, ``share`` or ceil(tiles / splits) a split; splits without tiles are left out."""
+    share = share or max(-(-len(tiles) // splits), 1)
     return [tiles[start : start + share] for start in range(0, len(tiles), share)]
 
 
@@ -134,14 +132,26 @@ def flash(problem: Problem, plan: Plan) -> tuple[dict[str, Bytes], dict[str, int
 
 
 def split_kv(problem: Problem, plan: Plan) -> tuple[dict[str, Bytes], dict[str, int]]:
-    """One CTA a kv head, packed row tile and split with work; partials and log-sum-exp in fp32 where there are splits."""
+    """One CTA a kv head, packed row tile and split with work; partials and log-sum-exp in fp32 where there are splits.
+
+    Fused, the longest row tile is dealt out ceil(tiles / splits) a split, and all others as many a split.
+    """
     kv = problem.kv
     assert isinstance(kv, GroupedKV)
     group = problem.q_heads // kv.heads
     q_row, o_row = kv.head_dim * problem.dtype.bits // 8, kv.v_head_dim * problem.dtype.bits // 8
     k_row, v_row = kv.head_dim * problem.kv_dtype.bits // 8, kv.v_head_dim * problem.kv_dtype.bits // 8
-    sums = dict.fromkeys(("K", "K_sm", "V", "V_sm", "Q_sm", "partial", "partial_sm", "lse", "lse_sm"), 0)
+    sums = dict.fromkeys(("K", "K_sm", "V", "V_sm", "Q_sm", "partial", "partial_sm", "lse", "lse_sm", "counted", "counters"), 0)
     executed = useful = exponentials = ctas = rows_in_all = 0
+    longest = max(
+        (
+            len(tiles_run(problem.mask, q_len, kv_len, queries, plan.kv_tile))
+            for q_len, kv_len, _count in problem.lengths
+            for _rows, queries in row_tiles(q_len, group, plan.q_tile)
+        ),
+        default=0,
+    )
+    share = max(-(-longest // plan.splits), 1) if plan.fused else None
     for q_len, kv_len, _count in problem.lengths:
         visible = len(seen_keys(problem.mask, q_len, kv_len, range(q_len)))
         useful += problem.q_heads * 2 * pairs(problem.mask, q_len, kv_len) * (kv.head_dim + kv.v_head_dim)
@@ -152,18 +162,22 @@ def split_kv(problem: Problem, plan: Plan) -> tuple[dict[str, Bytes], dict[str, 
             sums["K"] += visible * k_row
             sums["V"] += visible * v_row
             for rows, queries in row_tiles(q_len, group, plan.q_tile):
-                splits = deal(tiles_run(problem.mask, q_len, kv_len, queries, plan.kv_tile), plan.splits)
+                splits = deal(tiles_run(problem.mask, q_len, kv_len, queries, plan.kv_tile), plan.splits, share)
                 ctas += max(len(splits), 1)  # a row tile that sees nothing still writes zeros
                 sums["Q_sm"] += max(len(splits), 1) * rows * sector(q_row)
+                alone = plan.fused and len(splits) == 1  # writes O itself
+                if plan.fused and len(splits) > 1:
+                    sums["counted"] += len(splits)
+                    sums["counters"] += 1
                 for tiles in splits:
-                    sums["partial"] += rows * kv.v_head_dim * 4
-                    sums["partial_sm"] += rows * sector(kv.v_head_dim * 4)
-                    sums["lse"] += rows * 4
+                    sums["partial"] += 0 if alone else rows * kv.v_head_dim * 4
+                    sums["partial_sm"] += 0 if alone else rows * sector(kv.v_head_dim * 4)
+                    sums["lse"] += 0 if alone else rows * 4
                     for keys in tiles:
                         sums["K_sm"] += len(keys) * sector(k_row)
                         sums["V_sm"] += len(keys) * sector(v_row)
                         executed += padded_rows * plan.kv_tile
-                sums["lse_sm"] += rows * sector(4 * len(splits))
+                sums["lse_sm"] += 0 if alone else rows * sector(4 * len(splits))
     traffic = {
         "Q": Bytes(read=rows_in_all * q_row, sm_read=sums["Q_sm"]),
         "K": Bytes(read=sums["K"], sm_read=sums["K_sm"]),
@@ -173,6 +187,10 @@ def split_kv(problem: Problem, plan: Plan) -> tuple[dict[str, Bytes], dict[str, 
     if plan.splits > 1:
         traffic["partial_O"] = Bytes(sums["partial"], sums["partial"], sums["partial_sm"], sums["partial_sm"])
         traffic["partial_LSE"] = Bytes(sums["lse"], sums["lse"], sums["lse_sm"], sums["lse"])
+        if plan.fused:
+            # each CTA adds, and the last one of a row tile sets its counter back
+            counters, counted = sums["counters"], sums["counted"]
+            traffic["counters"] = Bytes(4 * counters, 4 * counters, 32 * counted, 32 * (counted + counters))
     work = {
         "ctas": ctas,
         "flops": useful,

@@ -95,8 +95,39 @@ def test_narrow_heads_get_a_third_group_where_its_rows_do_not_weigh() -> None:
 def test_eight_bit_caches_take_twice_the_keys_at_once() -> None:
     eight_bits = replace(decode(), kv_dtype=DTYPES["fp8"])
     many_rows = replace(eight_bits, q_heads=256)
-    assert [choose("split-kv", "test", problem, H100).kv_tile for problem in (decode(), eight_bits, many_rows)] == [64, 128, 64]
-    assert choose("paged", "test", eight_bits, H100).kv_tile == 64
+    sixteen_bits = decode(8192)
+    assert [choose("split-kv", "test", problem, H100).kv_tile for problem in (sixteen_bits, eight_bits, many_rows)] == [
+        64,
+        128,
+        64,
+    ]
+    assert choose("paged", "test", eight_bits, H100).kv_tile == 128
+
+
+def test_kv_heads_that_nearly_fill_the_sms_get_one_each() -> None:
+    plans = [choose("split-kv", "test", decode(2048, batch), H100) for batch in (16, 14, 17, 8)]
+    assert [(plan.ctas_per_sm, plan.splits) for plan in plans] == [(1, 1), (2, 2), (2, 1), (2, 4)]
+    assert choose("paged", "test", decode(2048, 16), H100).ctas_per_sm == 2
+    long = choose("split-kv", "test", decode(), H100)
+    assert (long.kv_tile, long.ctas_per_sm, long.splits) == (128, 1, 16)
+    set_by_user = choose("split-kv", "test", decode(2048, 16), H100, Choices(tile=(64, 64)))
+    assert set_by_user.ctas_per_sm == 2
+
+
+def test_unequal_sequences_are_combined_in_the_same_launch() -> None:
+    unequal = replace(decode(), lengths=(Lengths(1, 131072, 1), Lengths(1, 64, 31)))
+    many_rows = replace(unequal, q_heads=256)
+    assert [choose("split-kv", "test", problem, H100).fused for problem in (unequal, many_rows, decode())] == [
+        True,
+        False,
+        False,
+    ]
+    assert not choose("split-kv", "test", unequal, H100, Choices(splits=1)).fused
+
+
+def test_a_state_is_shared_by_ctas_of_32_columns() -> None:
+    plan = choose("linear", "test", decode(), H100)
+    assert (plan.form, plan.head_dim_tile, plan.v_head_dim_tile) == ("recurrent", 128, 32)
 
 
 @pytest.mark.parametrize("variant", ["naive", "chunked", "flash", "split-kv", "paged", "linear"])

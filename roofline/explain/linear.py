@@ -7,7 +7,7 @@ from roofline.explain.formula import Factor, Formula, Quantity, product
 from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, read, write
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
-from roofline.variants.linear import STATE_BYTES, new_tokens, state_chunks
+from roofline.variants.linear import STATE_BYTES, column_blocks, new_tokens, state_chunks
 
 STATE_WIDTH = Factor("B", STATE_BYTES)
 
@@ -21,7 +21,7 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
         state, output = _useful(problem, kv)
         work = {"flops": state + output, "flops_executed": launch.work["flops_executed"]}
         return Formulas((*quantities, state_tokens(problem)), (launch._replace(work=work),))
-    return _recurrent(problem, kv) if plan.form == "recurrent" else _chunked(problem, plan, kv)
+    return _recurrent(problem, plan, kv) if plan.form == "recurrent" else _chunked(problem, plan, kv)
 
 
 def state_tokens(problem: Problem) -> Quantity:
@@ -105,20 +105,22 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Formulas:
     return Formulas(quantities, (states, output), product(*stored))
 
 
-def _recurrent(problem: Problem, kv: GroupedKV) -> Formulas:
+def _recurrent(problem: Problem, plan: Plan, kv: GroupedKV) -> Formulas:
     d, dv, queries = kv.head_dim, kv.v_head_dim, query_tokens(problem)
     kv_heads, heads = Factor("KV heads", kv.heads), Factor("query heads", problem.q_heads)
     added = per_run(problem, lambda run: product(("tokens", new_tokens(run))))
     tokens = Quantity("new tokens", "tokens that are added to the state: queries whose keys exist", added)
-    rows, q_rows, ctas = (tokens.factor, kv_heads), (queries.factor, heads), (Factor("sequences", problem.batch), kv_heads)
+    blocks = Factor("CTAs of a state", column_blocks(plan, kv))
+    rows, q_rows = (tokens.factor, kv_heads), (queries.factor, heads)
+    ctas = (Factor("sequences", problem.batch), kv_heads, blocks)
     sizes = (Factor("d", d), Factor("dv", dv))
     flops = product(FLOPS, *rows, *sizes) + product(FLOPS, *q_rows, *sizes)  # the state of KV heads, the output of query heads
     launch = LaunchFormulas(
         "linear-recurrent",
         {"flops": flops, "flops_executed": flops},
         {
-            "Q": read(q_rows, problem.row_bytes(d)),
-            **cached(problem, "K", d, rows, rows, ctas),
+            "Q": read(q_rows, problem.row_bytes(d), (*q_rows, blocks)),
+            **cached(problem, "K", d, rows, (*rows, blocks), ctas),
             **cached(problem, "V", dv, rows, rows, ctas),
             "state": _read_states(_states(problem, kv)),
             "state_out": {"write_bytes_min": _states(problem, kv), "sm_write_bytes": _states(problem, kv)},

@@ -1,5 +1,7 @@
 """Split-KV decode, and the packed launch that paged attention and absorbed MLA share with it."""
 
+from collections.abc import Callable
+
 from roofline.cost import sectors
 from roofline.explain.counts import (
     FLOPS,
@@ -8,6 +10,7 @@ from roofline.explain.counts import (
     per_run,
     query_tokens,
     row_bytes,
+    row_sectors,
     rows_loaded,
     tiles,
     tiles_of_run,
@@ -17,7 +20,16 @@ from roofline.explain.formula import Factor, Formula, Quantity, larger, product
 from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, read, write
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
-from roofline.variants.split_kv import PARTIAL_BYTES, PackedRows, count_packed, working_splits, workspace_row_bytes
+from roofline.variants.split_kv import (
+    COUNTER_BYTES,
+    PARTIAL_BYTES,
+    PackedRows,
+    count_packed,
+    partials_left,
+    split_tiles,
+    working_splits,
+    workspace_row_bytes,
+)
 
 
 def formulas(problem: Problem, plan: Plan) -> Formulas:
@@ -69,13 +81,14 @@ def packed_attention(
     split_rows, q_reads = _split_rows(problem, plan, packed), _q_reads(problem, plan, packed)
     q_rows, partial_rows = (queries.factor, heads), (split_rows.factor, kv_heads)
     executed = (tiled.factor, kv_heads)
-    lse: Figures = {
-        "write_bytes_min": product(*partial_rows, row_bytes(PARTIAL_BYTES)),
-        "sm_write_bytes": product(*partial_rows, row_bytes(PARTIAL_BYTES)),
-    }
     output = write(q_rows, problem.row_bytes(d_v))
-    is_split = plan.splits > 1
-    written = {"partial_O": write(partial_rows, d_v * PARTIAL_BYTES), "partial_LSE": lse} if is_split else {"O": output}
+    left: dict[str, Figures] = {
+        "partial_O": write(partial_rows, d_v * PARTIAL_BYTES),
+        "partial_LSE": {
+            "write_bytes_min": product(*partial_rows, row_bytes(PARTIAL_BYTES)),
+            "sm_write_bytes": product(*partial_rows, row_bytes(PARTIAL_BYTES)),
+        },
+    }
     work: Figures = {
         "flops": product(FLOPS, seen_pairs.factor, heads, ("(d_qk + d_v)", d_qk + d_v)),
         "flops_executed": product(FLOPS, *executed, ("padded (d_qk + d_v)", plan.head_dim_tile + plan.v_head_dim_tile)),
@@ -83,10 +96,9 @@ def packed_attention(
         "vector_ops": product(("operations", 4), *executed),
     }
     q_read = read(q_rows, problem.row_bytes(d_qk), (q_reads.factor, kv_heads))
-    attention = LaunchFormulas(name, work, {"Q": q_read, **reads, **written})
     quantities = (queries, seen_pairs, run, tiled, split_rows, q_reads)
-    if not is_split:
-        return Formulas(quantities, (attention,))
+    if plan.splits == 1:
+        return Formulas(quantities, (LaunchFormulas(name, work, {"Q": q_read, **reads, "O": output}),))
     lse_sectors = Quantity(
         "B of LSE in sectors",
         "what a combine reads of the log-sum-exps of a KV head: 4 B a split, each row in whole 32-byte sectors",
@@ -94,18 +106,33 @@ def packed_attention(
     )
     lse_read = product(*partial_rows, row_bytes(PARTIAL_BYTES))
     lse_requested = larger(product(lse_sectors.factor, kv_heads), lse_read)
-    combine = LaunchFormulas(
-        "combine",
-        {},
-        {
-            "partial_O": read(partial_rows, d_v * PARTIAL_BYTES),
-            "partial_LSE": {"read_bytes_min": lse_read, "sm_read_bytes": lse_requested},
-            "O": output,
-        },
-    )
+    combined: dict[str, Figures] = {
+        "partial_O": read(partial_rows, d_v * PARTIAL_BYTES),
+        "partial_LSE": {"read_bytes_min": lse_read, "sm_read_bytes": lse_requested},
+    }
     partials = product(*q_rows, ("splits", plan.splits), ("d_v", d_v), ("B", PARTIAL_BYTES))
     workspace = partials + product(*q_rows, ("B a row of LSE in sectors", workspace_row_bytes(plan.splits, 0)))
+    if plan.fused:
+        both = {tensor: {**left[tensor], **combined[tensor]} for tensor in left}
+        counters = _counters(packed, kv_heads)
+        fused = LaunchFormulas(name, work, {"Q": q_read, **reads, **both, "counters": counters, "O": output})
+        return Formulas((*quantities, lse_sectors), (fused,), workspace)
+    attention = LaunchFormulas(name, work, {"Q": q_read, **reads, **left})
+    combine = LaunchFormulas("combine", {}, {**combined, "O": output})
     return Formulas((*quantities, lse_sectors), (attention, combine), workspace)
+
+
+def _counters(packed: PackedRows, kv_heads: Factor) -> Figures:
+    """Each CTA adds to the counter of its row tile, and the last one sets it back."""
+    counters = product(("row tiles with splits to combine", packed.counters), kv_heads, ("B", COUNTER_BYTES))
+    added = product(("CTAs that count", packed.counted), kv_heads, row_sectors(COUNTER_BYTES))
+    reset = product(("row tiles with splits to combine", packed.counters), kv_heads, row_sectors(COUNTER_BYTES))
+    return {
+        "read_bytes_min": counters,
+        "write_bytes_min": counters,
+        "sm_read_bytes": added,
+        "sm_write_bytes": added + reset,
+    }
 
 
 def _is_single_tile(problem: Problem, plan: Plan) -> bool:
@@ -114,26 +141,30 @@ def _is_single_tile(problem: Problem, plan: Plan) -> bool:
 
 def _splits(problem: Problem, plan: Plan, lengths: Lengths) -> int:
     counted = problem.mask.tile_count(lengths.q_len, lengths.kv_len, plan.q_tile, plan.kv_tile, problem.group)
-    return working_splits(counted.tiles, plan.splits)
+    return working_splits(counted.tiles, plan.splits, split_tiles(problem, plan))
 
 
 def _split_rows(problem: Problem, plan: Plan, packed: PackedRows) -> Quantity:
-    meaning = "rows (query × head) of a KV head, once per split that works on them"
-    return Quantity("split rows", meaning, _rows_by_split(problem, plan, 0, packed.split_rows))
+    meaning = "rows (query × head) of a KV head, once per split that leaves a partial of them"
+
+    def partials(splits: int) -> int:
+        return partials_left(splits, plan)
+
+    return Quantity("split rows", meaning, _rows_by_split(problem, plan, partials, packed.split_rows))
 
 
 def _q_reads(problem: Problem, plan: Plan, packed: PackedRows) -> Quantity:
     meaning = "rows of Q as the CTAs of a KV head read them: once per split, at least once"
-    return Quantity("Q rows loaded", meaning, _rows_by_split(problem, plan, 1, packed.q_reads))
+    return Quantity("Q rows loaded", meaning, _rows_by_split(problem, plan, lambda splits: max(splits, 1), packed.q_reads))
 
 
-def _rows_by_split(problem: Problem, plan: Plan, least: int, counted: int) -> Formula:
+def _rows_by_split(problem: Problem, plan: Plan, times: Callable[[int], int], counted: int) -> Formula:
     """Rows times the splits that work on them; a product a sequence where its rows are one tile."""
     if not _is_single_tile(problem, plan):
         return product(("rows, summed over row tiles and their splits", counted))
 
     def rows(lengths: Lengths) -> Formula:
-        heads, splits = ("query heads of the KV head", problem.group), max(_splits(problem, plan, lengths), least)
+        heads, splits = ("query heads of the KV head", problem.group), times(_splits(problem, plan, lengths))
         return product(("queries", lengths.q_len), heads, ("splits with work", splits))
 
     return per_run(problem, rows)
@@ -144,7 +175,7 @@ def _lse_sectors(problem: Problem, plan: Plan, packed: PackedRows) -> Formula:
         return product(("B, summed over row tiles", packed.lse_sectors))
 
     def size(lengths: Lengths) -> Formula:
-        row_size = sectors(PARTIAL_BYTES * _splits(problem, plan, lengths))
+        row_size = sectors(PARTIAL_BYTES * partials_left(_splits(problem, plan, lengths), plan))
         return product(("queries", lengths.q_len), ("query heads of the KV head", problem.group), ("B a row", row_size))
 
     return per_run(problem, size)

@@ -1,8 +1,9 @@
 """The combine of split-KV decode: O = sum_s w_s O_s, with w_s = 2^(lse_s - max) normalised over the splits that hold keys.
 
-Workspace in the order of O's rows (token, query head): partial O [rows, splits, dv] and log-sum-exp in base 2 [rows, stride],
-both fp32, ``stride`` being ``splits`` rounded up to a sector, so that one row's read of either is whole sectors.
-One CTA a row, which reads ``used * dv`` partial values and ``used`` log-sum-exps.
+A launch of its own with one CTA a row, or (``combine_tile``) the end of the last CTA of each row tile. A row reads ``used *
+dv`` partial values and ``used`` log-sum-exps. Workspace in the order of O's rows (token, query head): partial O [rows, splits,
+dv] and log-sum-exp in base 2 [rows, stride], both fp32, ``stride`` being ``splits`` rounded up to a sector, so that one row's
+read of either is whole sectors.
 """
 
 import torch
@@ -14,6 +15,7 @@ from roofline.plan import Plan, next_power_of_two
 from roofline.problem import Problem
 
 LSE_ALIGNMENT = 8  # fp32 values in a sector
+OLDEST_OVERLAP = 90  # compute capability times ten
 MOST_VALUES = 8192  # partial values that a CTA holds at once: 64 registers a thread with 4 warps
 
 
@@ -25,12 +27,21 @@ def workspace(problem: Problem, plan: Plan, v_width: int, device: torch.device) 
     return partial, torch.empty((rows, stride), dtype=torch.float32, device=device)
 
 
+def overlaps() -> bool:
+    """Whether the combine starts while the launch before it runs, and waits there (programmatic dependent launch)."""
+    if triton.knobs.runtime.interpret:
+        return False
+    target = triton.runtime.driver.active.get_current_target()
+    return bool(target.backend == "cuda" and target.arch >= OLDEST_OVERLAP)
+
+
 def launch(problem: Problem, plan: Plan, partial: torch.Tensor, lse: torch.Tensor, out: torch.Tensor) -> None:
     """Write O [q_tokens, q_heads, dv] from the partials of the splits that hold keys."""
     tiles = packed.row_tiles(problem, plan, out.device)
     v_width = out.shape[-1]
     v_tile = next_power_of_two(v_width)
     split_tile = max(min(next_power_of_two(plan.splits), MOST_VALUES // v_tile), 1)
+    overlapped = overlaps()
     _combine[(tiles.ctas * problem.kv_heads * tiles.tile_rows,)](
         partial,
         lse,
@@ -53,7 +64,9 @@ def launch(problem: Problem, plan: Plan, partial: torch.Tensor, lse: torch.Tenso
         MASK=packed.mask_code(problem),
         FIELDS=packed.FIELDS,
         EQUAL=tiles.entries is None,
+        DEPENDENT=overlapped,
         num_warps=4 if v_tile * split_tile >= 1024 else 1,
+        launch_pdl=overlapped,
     )
 
 
@@ -62,7 +75,7 @@ def _combine(
     partial, lse, out, entries, q_len, kv_len, q_tiles, splits, lse_stride, window,
     ROWS: tl.constexpr, KV_HEADS: tl.constexpr, GROUP: tl.constexpr, DV: tl.constexpr, DV_TILE: tl.constexpr,
     SPLIT_TILE: tl.constexpr, Q_TILE: tl.constexpr, KV_TILE: tl.constexpr, MASK: tl.constexpr, FIELDS: tl.constexpr,
-    EQUAL: tl.constexpr,
+    EQUAL: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     row_in_tile = program % ROWS
@@ -77,6 +90,8 @@ def _combine(
     if end > first:
         used = tl.cdiv(end - first, tl.cdiv(end - first, splits))
 
+    if DEPENDENT:
+        tl.extra.cuda.gdc_wait()
     row = (q_start + row_in_sequence // GROUP) * (KV_HEADS * GROUP) + kv_head * GROUP + row_in_sequence % GROUP
     dims = tl.arange(0, DV_TILE)
     parts = tl.arange(0, SPLIT_TILE)
@@ -97,3 +112,36 @@ def _combine(
         peak = raised
     acc = acc / tl.where(total > 0.0, total, 1.0)
     tl.store(out + row * DV + dims, acc.to(out.dtype.element_ty), mask=dims < DV)
+
+
+@triton.jit
+def combine_tile(
+    partial, lse, out, q_start, first_row, q_len, kv_head, used, splits, lse_stride,
+    KV_HEADS: tl.constexpr, GROUP: tl.constexpr, DV: tl.constexpr, DV_TILE: tl.constexpr, ROWS: tl.constexpr,
+    SPLIT_TILE: tl.constexpr,
+):  # fmt: skip
+    """Write the ``ROWS`` rows of one tile from the ``used`` partials of each."""
+    row = first_row + tl.arange(0, ROWS)
+    inside_rows = row < q_len * GROUP
+    out_rows = (q_start + row // GROUP) * (KV_HEADS * GROUP) + kv_head * GROUP + row % GROUP
+    dims = tl.arange(0, DV_TILE)
+    parts = tl.arange(0, SPLIT_TILE)
+    peak = tl.full([ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    acc = tl.zeros([ROWS, DV_TILE], tl.float32)
+    for start in range(0, used, SPLIT_TILE):
+        inside = inside_rows[:, None] & (start + parts < used)[None, :]
+        values = partial + ((out_rows * splits + start)[:, None] + parts[None, :])[:, :, None] * DV + dims[None, None, :]
+        outputs = tl.load(values, mask=inside[:, :, None] & (dims < DV)[None, None, :], other=0.0)
+        sums = lse + (out_rows * lse_stride + start)[:, None] + parts[None, :]
+        exponents = tl.load(sums, mask=inside, other=float("-inf"))
+        raised = tl.maximum(peak, tl.max(exponents, 1))
+        finite = tl.where(raised == float("-inf"), 0.0, raised)
+        weights = tl.exp2(exponents - finite[:, None])
+        rescale = tl.exp2(peak - finite)
+        acc = acc * rescale[:, None] + tl.sum(outputs * weights[:, :, None], 1)
+        total = total * rescale + tl.sum(weights, 1)
+        peak = raised
+    acc = acc / tl.where(total > 0.0, total, 1.0)[:, None]
+    mask = inside_rows[:, None] & (dims < DV)[None, :]
+    tl.store(out + out_rows[:, None] * DV + dims[None, :], acc.to(out.dtype.element_ty), mask=mask)

@@ -15,8 +15,10 @@ import triton.language as tl
 from roofline.cost import ceil_div
 from roofline.plan import MMA_ROWS, Plan, next_power_of_two
 from roofline.problem import Problem
+from roofline.variants.split_kv import split_tiles, working_splits
 
-FIELDS = 8  # int64 values of a list entry, two sectors: q_start, q_len, kv_start, kv_len, first row, split, sequence, unused
+FIELDS = 8  # int64 values of a list entry, two sectors: q_start, q_len, kv_start, kv_len, first row, split, sequence, row tile
+MOST_SEQUENCES = 2**16 - 1  # of a grid's third dimension
 WARPGROUP_ROWS = 64  # from this height on Triton gives warps rows of their own
 MASK_FULL, MASK_CAUSAL, MASK_WINDOW = 0, 1, 2
 
@@ -39,7 +41,7 @@ class Work:
 @lru_cache(maxsize=128)
 def work(problem: Problem, plan: Plan, device: torch.device) -> tuple[Work, ...]:
     """Return the launches that cover ``problem``: one, or one for each tile height where query lengths differ."""
-    if len(problem.lengths) == 1:
+    if len(problem.lengths) == 1 and problem.batch <= MOST_SEQUENCES:
         q_len, kv_len, count = problem.lengths[0]
         q_tiles = ceil_div(q_len * problem.group, plan.q_tile)
         return (Work(plan.tile_rows(q_len * problem.group), count * q_tiles * plan.splits, q_len, kv_len, q_tiles, None),)
@@ -48,7 +50,7 @@ def work(problem: Problem, plan: Plan, device: torch.device) -> tuple[Work, ...]
         q_len, kv_len, first_row = entry[1], entry[3], entry[4]
         splits = max(used_splits(problem, plan, q_len, kv_len, first_row), 1)  # one CTA writes the zeros of a row without keys
         entries = by_height.setdefault(plan.tile_rows(q_len * problem.group), [])
-        entries += [(*entry[:5], split, entry[6], 0) for split in range(splits)]
+        entries += [(*entry[:5], split, *entry[6:]) for split in range(splits)]
     launches = []
     for tile_rows, entries in sorted(by_height.items()):
         entries.sort(key=lambda entry: -entry[3])  # stable: the row tiles of a sequence stay together and share its keys
@@ -72,8 +74,7 @@ def used_splits(problem: Problem, plan: Plan, q_len: int, kv_len: int, first_row
     """Return how many splits of a row tile hold keys."""
     last_row = min(first_row + plan.q_tile, q_len * problem.group) - 1
     span = problem.mask.span(q_len, kv_len, plan.kv_tile, first_row // problem.group, last_row // problem.group)
-    tiles = span.last - span.first
-    return ceil_div(tiles, ceil_div(tiles, plan.splits)) if tiles > 0 else 0
+    return working_splits(max(span.last - span.first, 0), plan.splits, split_tiles(problem, plan))
 
 
 def mask_code(problem: Problem) -> int:
@@ -104,7 +105,7 @@ def _row_tiles(problem: Problem, plan: Plan) -> list[tuple[int, ...]]:
     for q_len, kv_len, count in problem.lengths:
         for _ in range(count):
             for first_row in range(0, q_len * problem.group, plan.q_tile):
-                tiles.append((q_start, q_len, kv_start, kv_len, first_row, 0, sequence, 0))
+                tiles.append((q_start, q_len, kv_start, kv_len, first_row, 0, sequence, len(tiles)))
             q_start, kv_start, sequence = q_start + q_len, kv_start + kv_len, sequence + 1
     return tiles
 

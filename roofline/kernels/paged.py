@@ -3,7 +3,7 @@
 Inputs: ``q`` [q_tokens, q_heads, d]; ``k_pages`` [pages, page_size, kv_heads, d], ``v_pages`` [pages, page_size, kv_heads, dv]
 in no order; ``table`` int32 [batch, most pages of a sequence rounded up to 8], 0 beyond them; ``kv_lengths`` int32 [batch].
 Pages that lie wholly in the shared prefix are the same for all sequences. int8 has ``k_scale`` and ``v_scale`` [pages,
-kv_heads, page_size], fp8 [1].
+kv_heads, page_size], fp8 [1]. ``counters``: zeros (see ``decode``).
 """
 
 import torch
@@ -39,7 +39,7 @@ def make_inputs(problem: Problem, seed: int, device: torch.device) -> Inputs:
             paged_scale = scale.view(heads, pages, page).transpose(0, 1).contiguous() if scale.dim() == 2 else scale
             tensors[f"{name}_scale"] = paged_scale
         tensors[f"{name}_pages"] = values.view(pages, page, heads, width)
-    return Inputs(problem, tensors)
+    return decode.with_counters(Inputs(problem, tensors))
 
 
 def page_table(kv_lengths: list[int], page_size: int, shared_pages: int, seed: int) -> tuple[torch.Tensor, int]:

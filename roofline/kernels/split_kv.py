@@ -1,7 +1,8 @@
 """Split-KV decode over a contiguous cache (Flash-Decoding, Dao et al. 2023; Hong et al., arXiv:2311.01282).
 
 Inputs: ``q`` [q_tokens, q_heads, d], ``k`` [kv_tokens, kv_heads, d], ``v`` [kv_tokens, kv_heads, dv]; for a cache in fp8 or
-int8 also ``k_scale`` and ``v_scale`` (see ``quantised``). Any query length; made for the few tokens of decode.
+int8 also ``k_scale`` and ``v_scale`` (see ``quantised``); ``counters``, zeros (see ``decode``). Any query length; made for the
+few tokens of decode.
 """
 
 import torch
@@ -34,7 +35,7 @@ def supports(problem: Problem, device: torch.device, plan: Plan | None = None) -
 
 def make_inputs(problem: Problem, seed: int, device: torch.device) -> Inputs:
     """Return random inputs of ``problem``; a cache in fewer bits is rounded from them."""
-    return quantised.quantise_cache(dense_inputs(problem, seed, device))
+    return decode.with_counters(quantised.quantise_cache(dense_inputs(problem, seed, device)))
 
 
 def launch(inputs: Inputs, plan: Plan, out: torch.Tensor | None = None) -> torch.Tensor:

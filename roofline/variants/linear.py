@@ -2,7 +2,8 @@
 
 The state K^T V is d x dv in fp32 per KV head. Useful FLOPs are 2 n d dv for each KV head (its state) and each query head (its
 output), in every form. Chunked (prefill): a launch stores the state before each chunk, another turns chunk and state into O.
-Recurrent (decode): the state is read, updated with the new tokens and written. Parallel: the quadratic form, as flash.
+Recurrent (decode): the state is read, updated with the new tokens and written, ``v_head_dim_tile`` columns a CTA.
+Parallel: the quadratic form, as flash.
 """
 
 from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div, sectors
@@ -24,7 +25,7 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     if plan.form == "parallel":
         launch = attention("linear-parallel", problem, plan, kv, exponentials=False)
         return Cost((launch._replace(flops=sum(_useful_flops(problem, kv))),))
-    return _recurrent(problem, kv) if plan.form == "recurrent" else _chunked(problem, plan, kv)
+    return _recurrent(problem, plan, kv) if plan.form == "recurrent" else _chunked(problem, plan, kv)
 
 
 def state_bytes(problem: Problem, kv: GroupedKV) -> int:
@@ -110,22 +111,28 @@ def _chunked(problem: Problem, plan: Plan, kv: GroupedKV) -> Cost:
     return Cost((states, output), workspace_bytes=stored * state)
 
 
-def _recurrent(problem: Problem, kv: GroupedKV) -> Cost:
+def column_blocks(plan: Plan, kv: GroupedKV) -> int:
+    """CTAs that share a state in the recurrent form, each with ``v_head_dim_tile`` of its columns."""
+    return ceil_div(kv.v_head_dim, plan.v_head_dim_tile)
+
+
+def _recurrent(problem: Problem, plan: Plan, kv: GroupedKV) -> Cost:
     d, dv = kv.head_dim, kv.v_head_dim
     tokens = sum(lengths.count * new_tokens(lengths) for lengths in problem.lengths)
     rows, q_rows = tokens * kv.heads, problem.q_tokens * problem.q_heads
     product = 2 * d * dv
     flops = rows * product + q_rows * product  # the state of each KV head, the output of each query head
     q_row, o_row, state = problem.row_bytes(d), problem.row_bytes(dv), state_bytes(problem, kv)
-    ctas = problem.batch * kv.heads
+    blocks = column_blocks(plan, kv)
+    ctas = problem.batch * kv.heads * blocks
     launch = Launch(
         "linear-recurrent",
         ctas=ctas,
         flops=flops,
         flops_executed=flops,
         traffic=(
-            Traffic("Q", "input", q_rows * q_row, 0, q_rows * sectors(q_row)),
-            *cached_tensor(problem, "K", d, rows, rows, ctas, None),
+            Traffic("Q", "input", q_rows * q_row, 0, q_rows * blocks * sectors(q_row)),
+            *cached_tensor(problem, "K", d, rows, rows * blocks, ctas, None),
             *cached_tensor(problem, "V", dv, rows, rows, ctas, None),
             Traffic("state", "input", state, 0, state),
             Traffic("state_out", "output", 0, state, 0, state),

@@ -11,7 +11,7 @@ from roofline.cost import Cost, Sharing, Traffic, ceil_div, sectors
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
 from roofline.variants.cached import cached_tensor
-from roofline.variants.split_kv import count_packed, packed_attention
+from roofline.variants.split_kv import count_packed, packed_attention, split_tiles
 
 INDEX_BYTES = 4
 
@@ -59,7 +59,7 @@ def table_reads(problem: Problem, plan: Plan, lengths: Lengths, tiles: int) -> T
 
     row_tiles = ceil_div(lengths.q_len * problem.group, plan.q_tile)
     tiles_a_row = ceil_div(tiles, row_tiles)
-    share = max(ceil_div(tiles_a_row, plan.splits), 1)
+    share = split_tiles(problem, plan) or max(ceil_div(tiles_a_row, plan.splits), 1)
     splits, rest = divmod(tiles_a_row, share)
     return TableReads(row_tiles, splits, requested(share), requested(rest))
 

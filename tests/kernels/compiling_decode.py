@@ -41,11 +41,23 @@ def latent(heads: int, lengths: tuple[Lengths, ...] = DECODE, mask: Mask = FULL,
     return Problem(heads, LatentKV(512, 64, 128, 128), lengths, mask, DTYPES[dtype], DTYPES[dtype])
 
 
+def in_fp32(problem: Problem) -> Problem:
+    """The same problem in fp32."""
+    return replace(problem, dtype=DTYPES["fp32"], kv_dtype=DTYPES["fp32"])
+
+
 CASES = {
     "split-kv": Case("split-kv", grouped(4)),
     "split-kv in splits": Case("split-kv", grouped(4), SPLITS),
     "split-kv ragged window": Case("split-kv", grouped(4, ragged([(1, 100), (3, 2000)]), mask=Mask(True, 100)), SPLITS),
     "split-kv 64 rows": Case("split-kv", grouped(8, SPECULATIVE, mask=CAUSAL), SPLITS),
+    "split-kv ragged": Case("split-kv", grouped(4, ragged([(1, 100), (1, 2000)])), SPLITS),
+    "split-kv ragged int8": Case("split-kv", grouped(16, ragged([(1, 100), (1, 2000)]), kv_dtype="int8"), SPLITS),
+    "paged 16 ragged fp8": Case("paged", grouped(8, ragged([(1, 100), (1, 2000)]), kv_dtype="fp8"), SPLITS),
+    "split-kv whole heads": Case("split-kv", grouped(4, uniform(15, 1, 2048))),
+    "split-kv long": Case("split-kv", grouped(4, uniform(1, 1, 131072))),
+    "split-kv fp32": Case("split-kv", in_fp32(grouped(4)), SPLITS),
+    "paged fp32": Case("paged", in_fp32(grouped(4, d=256)), SPLITS),
     "split-kv d64": Case("split-kv", grouped(4, d=64), SPLITS),
     "split-kv d256": Case("split-kv", grouped(4, d=256), SPLITS),
     "split-kv d256 64 rows": Case("split-kv", grouped(8, SPECULATIVE, d=256), SPLITS),

@@ -24,6 +24,7 @@ CASES = {
     "flash ragged": ("flash", Problem(4, KV, ragged([(100, 200), (1, 0)])), Choices()),
     "split-kv": ("split-kv", Problem(8, KV, DECODE), Choices(splits=5)),
     "split-kv one split": ("split-kv", Problem(8, KV, DECODE), Choices(splits=1)),
+    "split-kv fused": ("split-kv", Problem(8, KV, ragged([(1, 5000), (1, 70)])), Choices(splits=5)),
     "paged": ("paged", Problem(8, KV, DECODE, page_size=16), Choices(splits=5)),
     "mla expanded": ("mla", Problem(4, LatentKV(512, 64, 128, 128), PREFILL, CAUSAL), Choices(form="expanded")),
     "mla absorbed": ("mla", Problem(16, LatentKV(512, 64, 128, 128), DECODE), Choices(splits=5)),

@@ -11,7 +11,7 @@ from roofline.masks import CAUSAL
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, LatentKV, Problem, ragged
 
-PLAN = Plan("roofline/split_kv", 32, 16, 16, 16, splits=2, packed=True)
+PLAN = Plan("roofline/split_kv", 32, 16, 16, 16, splits=2, packed=True, fused=True)
 LENGTHS = ragged([(1, 37), (1, 0), (3, 40)])
 
 
@@ -27,7 +27,7 @@ def test_grouped_cache(agrees: Callable, kernel: object, kv_dtype: str) -> None:
 @pytest.mark.parametrize("kv_dtype", quantised.STORED)
 def test_latent_cache(agrees: Callable, kv_dtype: str) -> None:
     problem = Problem(4, LatentKV(32, 16, 12, 12), LENGTHS, CAUSAL, DTYPES["fp16"], DTYPES[kv_dtype])
-    plan = Plan("roofline/mla", 32, 16, 48, 32, form="absorbed", splits=2, packed=True)
+    plan = Plan("roofline/mla", 32, 16, 48, 32, form="absorbed", splits=2, packed=True, fused=True)
     agrees(mla, problem, plan, lambda inputs: _halved(mla.dense(inputs)))
 
 

@@ -31,9 +31,10 @@ def _problem(
 @pytest.mark.kernels
 @pytest.mark.parametrize("mask", [FULL, CAUSAL, Mask(True, 19)], ids=["full", "causal", "window"])
 @pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("fused", [False, True], ids=["two launches", "fused"])
 @pytest.mark.parametrize("lengths", [RAGGED, uniform(2, 1, 49), uniform(2, 5, 33)], ids=["ragged", "decode", "speculative"])
-def test_masks_and_lengths(agrees: Callable, lengths: tuple[Lengths, ...], splits: int, mask: Mask) -> None:
-    agrees(split_kv, _problem(lengths, mask), replace(PLAN, splits=splits))
+def test_masks_and_lengths(agrees: Callable, lengths: tuple[Lengths, ...], fused: bool, splits: int, mask: Mask) -> None:
+    agrees(split_kv, _problem(lengths, mask), replace(PLAN, splits=splits, fused=fused))
 
 
 @pytest.mark.kernels

@@ -59,15 +59,15 @@ def test_flash(problem: Problem, q_tile: int, kv_tile: int) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(problem=problems(), q_tile=tile, kv_tile=tile, splits=st.integers(1, 6))
-def test_split_kv(problem: Problem, q_tile: int, kv_tile: int, splits: int) -> None:
-    launched = plan(q_tile, kv_tile, splits=splits, packed=True)
+@given(problem=problems(), q_tile=tile, kv_tile=tile, splits=st.integers(1, 6), fused=st.booleans())
+def test_split_kv(problem: Problem, q_tile: int, kv_tile: int, splits: int, fused: bool) -> None:
+    launched = plan(q_tile, kv_tile, splits=splits, packed=True, fused=fused)
     cost = VARIANTS["split-kv"](problem, launched)
     traffic, work = counting.split_kv(problem, launched)
     assert traffic_of(cost) == traffic
     assert cost.workspace_bytes == work.pop("workspace")
     assert {name: getattr(cost.launches[0], name) for name in work} == work
-    assert len(cost.launches) == (1 if splits == 1 else 2)
+    assert len(cost.launches) == (1 if splits == 1 or fused else 2)
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,10 +1,12 @@
 """Split-KV decode, counted by hand: K and V once per KV head, partials in fp32 where there are splits."""
 
+from dataclasses import replace
+
 import pytest
 
 from roofline.masks import CAUSAL, Mask
 from roofline.plan import Plan
-from roofline.variants.split_kv import cost, working_splits
+from roofline.variants.split_kv import cost, split_tiles, working_splits
 from tests.counting import grouped
 
 
@@ -50,6 +52,28 @@ def test_empty_splits_move_nothing_but_have_scratch_memory() -> None:
 @pytest.mark.parametrize(("tiles", "splits", "working"), [(0, 4, 0), (1, 4, 1), (4, 4, 4), (5, 4, 3), (7, 4, 4), (9, 8, 5)])
 def test_tiles_are_dealt_out_evenly(tiles: int, splits: int, working: int) -> None:
     assert working_splits(tiles, splits) == working
+
+
+def test_a_fused_plan_splits_every_sequence_into_shares_of_the_longest() -> None:
+    # 10 and 3 tiles with 5 splits: 2 tiles a split, so 5 and 2 of them work.
+    problem, fused = grouped(1, 1, 64, [(1, 640), (1, 150)]), replace(plan(5), fused=True)
+    assert split_tiles(problem, fused) == 2
+    assert cost(problem, fused).launches[0].ctas == 5 + 2
+    assert split_tiles(problem, plan(5)) is None
+
+
+def test_the_last_cta_of_a_row_tile_combines_in_a_fused_plan() -> None:
+    # 8 tiles in 4 splits, none, and 2 tiles in one split, which writes O itself.
+    fused = replace(plan(4), fused=True)
+    counted = cost(grouped(2, 1, 64, [(1, 512), (1, 0), (1, 100)]), fused)
+    (launch,) = counted.launches
+    assert launch.ctas == 4 + 1 + 1
+    traffic = {t.tensor: t for t in launch.traffic}
+    assert traffic["partial_O"].sm_write_bytes == traffic["partial_O"].sm_read_bytes == 2 * 4 * 64 * 4
+    assert (traffic["partial_LSE"].write_bytes_min, traffic["partial_LSE"].sm_read_bytes) == (2 * 4 * 4, 2 * 32)
+    assert (traffic["counters"].sm_read_bytes, traffic["counters"].sm_write_bytes) == (4 * 32, (4 + 1) * 32)
+    assert traffic["O"].write_bytes_min == 3 * 2 * 128
+    assert counted.workspace_bytes == 3 * 2 * (4 * 64 * 4 + 32)
 
 
 def test_keys_in_the_last_tile_beyond_the_cache_are_not_read() -> None:

@@ -1,7 +1,7 @@
 """Linear attention of decode: the state of a KV head in registers, updated by the new tokens one by one.
 
-One CTA a sequence and KV head. State, K and V move once, and so do Q and O of the group's query heads; the products are
-matrix-vector and run on the vector units in fp32.
+One CTA a sequence, KV head and ``v_head_dim_tile`` columns of a state, which do not depend on one another. State, V and O move
+once, Q and K once for each CTA of a state; the products are matrix-vector and run on the vector units in fp32.
 """
 
 from functools import lru_cache
@@ -10,6 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
+from roofline.cost import ceil_div
 from roofline.kernels.protocol import Inputs
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Problem
@@ -23,7 +24,8 @@ def launch(inputs: Inputs, plan: Plan, out: torch.Tensor) -> None:
     assert isinstance(problem.kv, GroupedKV)
     q_len, kv_len, _ = problem.lengths[0]
     entries = _entries(problem, out.device) if len(problem.lengths) > 1 else None
-    step[(problem.batch * problem.kv_heads,)](
+    blocks = ceil_div(problem.kv.v_head_dim, plan.v_head_dim_tile)
+    step[(problem.batch * problem.kv_heads * blocks,)](
         tensors["q"],
         tensors["k"],
         tensors["v"],
@@ -36,7 +38,8 @@ def launch(inputs: Inputs, plan: Plan, out: torch.Tensor) -> None:
         D=problem.kv.head_dim,
         DV=problem.kv.v_head_dim,
         D_TILE=plan.head_dim_tile,
-        DV_TILE=plan.v_head_dim_tile,
+        COLUMNS=plan.v_head_dim_tile,
+        BLOCKS=blocks,
         KV_HEADS=problem.kv_heads,
         GROUP=problem.group,
         FULL=problem.mask.is_full,
@@ -60,12 +63,14 @@ def _entries(problem: Problem, device: torch.device) -> torch.Tensor:
 @triton.jit
 def step(
     q, k, v, state, state_out, out, entries, q_len, tokens,
-    D: tl.constexpr, DV: tl.constexpr, D_TILE: tl.constexpr, DV_TILE: tl.constexpr, KV_HEADS: tl.constexpr,
-    GROUP: tl.constexpr, FULL: tl.constexpr, EQUAL: tl.constexpr, FIELDS: tl.constexpr,
+    D: tl.constexpr, DV: tl.constexpr, D_TILE: tl.constexpr, COLUMNS: tl.constexpr, BLOCKS: tl.constexpr,
+    KV_HEADS: tl.constexpr, GROUP: tl.constexpr, FULL: tl.constexpr, EQUAL: tl.constexpr, FIELDS: tl.constexpr,
 ):  # fmt: skip
-    """Add ``tokens`` new tokens to one state and multiply the group's queries by what each of them sees of it."""
-    kv_head = tl.program_id(0) % KV_HEADS
-    sequence = tl.program_id(0) // KV_HEADS
+    """Add ``tokens`` new tokens to columns of a state and multiply the group's queries by what each of them sees of it."""
+    first_column = tl.program_id(0) % BLOCKS * COLUMNS
+    place = tl.program_id(0) // BLOCKS
+    kv_head = place % KV_HEADS
+    sequence = place // KV_HEADS
     if EQUAL:
         q_start = sequence.to(tl.int64) * q_len
         kv_start = sequence.to(tl.int64) * tokens
@@ -76,8 +81,8 @@ def step(
         kv_start = tl.load(entry + 2)
         tokens = tl.load(entry + 3).to(tl.int32)
     dims = tl.arange(0, D_TILE)
-    v_dims = tl.arange(0, DV_TILE)
-    places = tl.program_id(0).to(tl.int64) * (D * DV) + dims[:, None] * DV + v_dims[None, :]
+    v_dims = first_column + tl.arange(0, COLUMNS)
+    places = place.to(tl.int64) * (D * DV) + dims[:, None] * DV + v_dims[None, :]
     inside = (dims < D)[:, None] & (v_dims < DV)[None, :]
     total = tl.load(state + places, mask=inside, other=0.0, cache_modifier=".cg")
     k += (kv_start * KV_HEADS + kv_head) * D
