@@ -1,6 +1,6 @@
 """Hardware counters of each kernel against its cost: tensor FLOPs, and what the SMs read, launch by launch.
 
-Run on a GPU machine that lets ncu read counters:   python benchmarks/counters.py FILE
+Run on a GPU machine that lets ncu read counters:   python benchmarks/counters.py FILE [all|decode]
 and, under compute-sanitizer, the odd shapes once:  compute-sanitizer python benchmarks/counters.py --worker odd
 
 The parent profiles a worker of this same script. Both walk the same list of cases; a launch of an empty kernel between them
@@ -94,6 +94,10 @@ ODD: tuple[dict[str, Any], ...] = (
     {"variants": "linear/chunked", "n": 333, "d": 72, "dv": 40, "heads": 6, "kv_heads": 2, "batch": 2, "causal": True},
     {"variants": "linear/recurrent", "q_len": 3, "kv_len": 333, "d": 72, "dv": 40, "heads": 6, "kv_heads": 2, "batch": 2},
 )  # fmt: skip
+
+
+DECODE = tuple(case for case in CASES if case["variants"] in ("split-kv", "paged", "linear/recurrent"))
+LISTS = {"all": CASES, "decode": DECODE, "odd": ODD}
 
 
 def configuration_of(options: dict[str, Any]) -> Configuration:
@@ -196,25 +200,28 @@ def kernels_by_case(text: str) -> list[list[dict[str, Any]]]:
 def main() -> None:
     """Profile all cases, write them, and print predicted against counted."""
     if sys.argv[1] == "--worker":
-        work({"all": CASES, "odd": ODD}[sys.argv[2]])
+        work(LISTS[sys.argv[2]])
         return
     from roofline.variants import VARIANTS
 
-    out = Path(sys.argv[1])
-    text = profile("all")
+    out, cases_name = Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "all"
+    text = profile(cases_name)
     out.with_suffix(".csv").write_text(text)
     counted = kernels_by_case(text)
     with out.open("w") as stream:
-        for (options, found, plan), kernels in zip(planned(CASES), counted, strict=True):
+        for (options, found, plan), kernels in zip(planned(LISTS[cases_name]), counted, strict=True):
             stream.write(json.dumps({"request": options, "plan": asdict(plan), "kernels": kernels}) + "\n")
             cost = VARIANTS[found.variant](found.problem, plan)
             flops = sum(kernel["tensor_flops"] for kernel in kernels)
             vector = sum(2 * kernel["ffma"] + kernel["fadd"] + kernel["fmul"] for kernel in kernels)
             read = sum(kernel["sm_read_bytes"] for kernel in kernels)
             predicted = sum(traffic.sm_read_bytes for launch in cost.launches for traffic in launch.traffic)
+            written = sum(kernel["sm_write_bytes"] for kernel in kernels)
+            to_write = sum(traffic.sm_write_bytes for launch in cost.launches for traffic in launch.traffic)
             print(
                 f"{found.name:<18}{len(kernels):>3} flops {flops - cost.flops_executed:>+14} of {cost.flops_executed:>14}"
                 f"  read {read - predicted:>+12} of {predicted:>12} {100 * (read / predicted - 1):+.3f} %"
+                f"  write {written - to_write:>+10} of {to_write:>11}"
                 f"  vector {vector / max(cost.flops_executed, 1):.3f}"
             )
 
