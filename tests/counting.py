@@ -186,7 +186,7 @@ def split_kv(problem: Problem, plan: Plan) -> tuple[dict[str, Bytes], dict[str, 
     }
     if plan.splits > 1:
         traffic["partial_O"] = Bytes(sums["partial"], sums["partial"], sums["partial_sm"], sums["partial_sm"])
-        traffic["partial_LSE"] = Bytes(sums["lse"], sums["lse"], sums["lse_sm"], sums["lse"])
+        traffic["partial_LSE"] = Bytes(sums["lse"], sums["lse"], sums["lse_sm"], sums["lse"] // 4 * 32)
         if plan.fused:
             # each CTA adds, and the last one of a row tile sets its counter back
             counters, counted = sums["counters"], sums["counted"]
@@ -302,7 +302,7 @@ def chunked(problem: Problem, plan: Plan) -> tuple[dict[str, Bytes], dict[str, i
         "V": Bytes(read=sums["V"], sm_read=sums["V_sm"]),
         "S": matrix,
         "P": matrix,
-        "block_statistics": Bytes(*[sums["stats"]] * 4),
+        "block_statistics": Bytes(*[sums["stats"]] * 3, sums["stats"] // 8 * 2 * 32),
         "carry": Bytes(*[sums["carry"]] * 4),
         "O": Bytes(write=sums["O"], sm_write=sums["O_sm"]),
     }

@@ -1,8 +1,12 @@
 """What the README shows is what the program prints."""
 
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "docs"))
+
+from table import table  # noqa: E402
 
 
 def test_the_tables_of_the_readme_are_those_of_the_golden_output() -> None:
@@ -13,6 +17,14 @@ def test_the_tables_of_the_readme_are_those_of_the_golden_output() -> None:
     shown = [line.removeprefix("    ") for line in readme[start + 1 : end] if line.strip()]
     assert len(shown) > 15
     assert [line for line in shown if line not in golden] == []
+
+
+def test_the_table_of_the_h200_is_that_of_the_stored_run() -> None:
+    readme = (ROOT / "README.md").read_text().splitlines()
+    lines = table(ROOT / "docs" / "results" / "h200" / "default-with-peers.jsonl")
+    assert len(lines) > 25
+    start = readme.index(lines[0])
+    assert readme[start : start + len(lines)] == lines
 
 
 def test_the_two_commands_of_the_readme_are_targets_of_the_makefile() -> None:

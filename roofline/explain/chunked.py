@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from roofline.cost import ceil_div, sectors
-from roofline.explain.counts import FLOPS, keys_seen, pairs, query_tokens
+from roofline.explain.counts import FLOPS, keys_seen, pairs, query_tokens, row_sectors
 from roofline.explain.flash import row_widths
 from roofline.explain.formula import Factor, Formula, Quantity, larger, minus, product, total
 from roofline.explain.launches import Figures, Formulas, LaunchFormulas, cached, most, read, scales, write
@@ -89,7 +89,8 @@ def formulas(problem: Problem, plan: Plan) -> Formulas:
 
     def statistics(direction: str) -> Figures:
         size = product(rows_run.factor, heads, STATISTICS)
-        return {f"{direction}_bytes_min": size, f"sm_{direction}_bytes": size}
+        stored = product(rows_run.factor, heads, ("values", 2), row_sectors(STATISTIC_BYTES // 2))
+        return {f"{direction}_bytes_min": size, f"sm_{direction}_bytes": stored if direction == "write" else size}
 
     def matmul(width_name: str, width: int, padded: int) -> Figures:
         return {

@@ -86,7 +86,7 @@ def packed_attention(
         "partial_O": write(partial_rows, d_v * PARTIAL_BYTES),
         "partial_LSE": {
             "write_bytes_min": product(*partial_rows, row_bytes(PARTIAL_BYTES)),
-            "sm_write_bytes": product(*partial_rows, row_bytes(PARTIAL_BYTES)),
+            "sm_write_bytes": product(*partial_rows, row_sectors(PARTIAL_BYTES)),
         },
     }
     work: Figures = {

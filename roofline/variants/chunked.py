@@ -61,6 +61,7 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     pairs, visible = problem.pairs * heads, problem.visible_keys * kv.heads
     q_row, o_row, q_rows = problem.row_bytes(d), problem.row_bytes(dv), problem.q_tokens * heads
     statistics = STATISTIC_BYTES * rows_run * heads
+    stored = 2 * sectors(STATISTIC_BYTES // 2) * rows_run * heads  # each row's CTA stores two single values
     carry = carried_rows * heads * (4 * dv + STATISTIC_BYTES)
     grid = max(launches, 1)
 
@@ -101,7 +102,7 @@ def cost(problem: Problem, plan: Plan) -> Cost:
         traffic=(
             Traffic("S", "intermediate", read_bytes_min=score_bytes, sm_read_bytes=score_sectors),
             Traffic("P", "intermediate", write_bytes_min=score_bytes, sm_write_bytes=score_sectors),
-            Traffic("block_statistics", "intermediate", write_bytes_min=statistics, sm_write_bytes=statistics),
+            Traffic("block_statistics", "intermediate", write_bytes_min=statistics, sm_write_bytes=stored),
         ),
     )
     values = Launch(

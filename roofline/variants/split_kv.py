@@ -69,7 +69,8 @@ def packed_attention(
     partial_sectors = split_rows * sectors(d_v * PARTIAL_BYTES)
     left = (
         Traffic("partial_O", "intermediate", 0, partial, 0, partial_sectors, at_end=True),
-        Traffic("partial_LSE", "intermediate", 0, lse, 0, lse, at_end=True),
+        # A value a row, in rows that are sectors apart.
+        Traffic("partial_LSE", "intermediate", 0, lse, 0, split_rows * sectors(PARTIAL_BYTES), at_end=True),
     )
     combined = (
         Traffic("partial_O", "intermediate", partial, 0, partial_sectors, 0),

@@ -33,7 +33,8 @@ def test_splits_write_partials_and_a_combine_reads_them() -> None:
     sums = 32 * 16 * 4  # their log-sum-exps: 16 x 4 B a row are 2 sectors
     assert counted.hbm_bytes_min == 32 * 128 + cache + 32 * 128
     assert counted.hbm_bytes_cold == counted.hbm_bytes_min + 2 * partials + 2 * sums
-    assert counted.sm_bytes == 16 * 32 * 128 + cache + 2 * partials + 2 * sums + 32 * 128  # each split reads its Q
+    # Each split reads its Q, and writes each of its sums into a sector of its own.
+    assert counted.sm_bytes == 16 * 32 * 128 + cache + 2 * partials + (1 + 8) * sums + 32 * 128
     assert (attention.ctas, combine.ctas) == (8 * 16, 32)
     assert counted.workspace_bytes == partials + sums
 
@@ -45,7 +46,7 @@ def test_empty_splits_move_nothing_but_have_scratch_memory() -> None:
     assert counted.launches[0].ctas == 3
     assert counted.hbm_bytes_cold == counted.hbm_bytes_min + 2 * 3 * (64 * 4 + 4)
     # Q once a split, the cache, 3 partials and sums written, read again (the sums as a sector), O
-    assert counted.sm_bytes == 3 * 128 + 640 * 128 + 3 * (256 + 4) + 3 * 256 + 32 + 128
+    assert counted.sm_bytes == 3 * 128 + 640 * 128 + 3 * (256 + 32) + 3 * 256 + 32 + 128
     assert counted.workspace_bytes == 4 * 64 * 4 + 32  # 4 partials, and a sector for 4 log-sum-exps
 
 
