@@ -209,8 +209,6 @@ class _Steady:
     def _read(self, index: int, traffic: Traffic, seen: dict[str, int]) -> int:
         least = traffic.read_bytes_min
         if traffic.role == "intermediate":
-            if traffic.at_end and traffic.write_bytes_min:
-                return 0  # the last CTA of a few reads what they have just written
             writers = self.writers.get(traffic.buffer or traffic.tensor)
             if not writers:
                 return least
@@ -259,7 +257,7 @@ class _Steady:
                 shared_bytes += traffic.read_bytes_min
             else:
                 private_bytes += traffic.read_bytes_min + traffic.write_bytes_min
-        order = self._falling if share.order in ("falling", "together") else self._waves
+        order = self._falling if share.order in ("falling", "together", "light-last") else self._waves
         return order(launch, share, resident, shared_bytes / share.streams, private_bytes / launch.ctas, seen)
 
     def _waves(
@@ -293,15 +291,21 @@ class _Steady:
         passed through the L2 since they all read the first keys is less than a wave's.
         """
         per_head, lightest = share.ctas_per_stream / share.passes, max(2 * seen - 1, 0.0)
-        heads = 1
-        if share.order == "together":
+        heads, all_heads = 1, share.streams * share.passes
+        if share.order != "falling":
             fitting = int(HEADS_IN_FLIGHT * self.l2_bytes / max(stream_bytes, 1)) * share.passes
-            heads = min(max(fitting, 1), share.streams * share.passes)
+            heads = min(max(fitting, 1), all_heads)
+        again = 0.0
+        if lightest < share.light_share:  # the light CTAs of all heads come back to the first keys when all else is done
+            whole = COPIES * stream_bytes * share.streams + private_bytes * launch.ctas
+            again = share.light_share * SHARED.mean_miss(0.0, whole * (1 - heads / all_heads) / self.l2_bytes)
+            per_head *= 1 - (share.light_share - lightest) / (1 - lightest)
+            lightest = share.light_share
         waves = heads * per_head / resident
         if waves <= 1:
             # Several such groups of heads run at once; the CTAs that reach into the next wave are the lightest of their head.
             times, in_flight = self._waves(launch, share, resident, stream_bytes, private_bytes, 1.0)
-            return 1 + (times - 1) * lightest, in_flight
+            return 1 + (times - 1) * lightest + again, in_flight
         count = ceil(waves)
         fetched = count - (1 - lightest) * count * (count - 1) / (2 * waves)
         in_flight = max(heads / share.passes, 1.0) * stream_bytes
@@ -310,7 +314,7 @@ class _Steady:
         miss = SHARED.miss(between / self.l2_bytes)
         groups = max(share.passes / heads, 1.0)  # of heads that read a stream one after another
         back = SHARED.mean_miss(min(between, one_pass) / self.l2_bytes, one_pass / self.l2_bytes)
-        return 1 + groups * (fetched - 1) * miss + (groups - 1) * back, in_flight
+        return 1 + groups * (fetched - 1) * miss + (groups - 1) * back + again, in_flight
 
     def _produced(self, index: int, traffic: Traffic, last_write: int) -> int:
         """Reads of what an earlier launch has written: from HBM where too much was touched in between."""

@@ -10,7 +10,7 @@ Role = Literal["input", "output", "intermediate"]
 SECTOR_BYTES = 32  # the unit in which SMs request memory
 
 
-Order = Literal["equal", "falling", "together", "windowed"]
+Order = Literal["equal", "falling", "together", "light-last", "windowed"]
 
 
 class Sharing(NamedTuple):
@@ -18,14 +18,15 @@ class Sharing(NamedTuple):
 
     ``ctas_per_stream`` consecutive CTAs of the grid read the same piece (for flash: the q tiles of one head read its K and V),
     in ``passes`` one after another (the query heads of a group). ``order``: every CTA of a pass reads as much as the others;
-    each reads less than the one before it (causal), one head after the other or those that fit the L2 together; or each reads
-    its window.
+    each reads less than the one before it (causal), one head after the other, or those that fit the L2 together, or so but for
+    the CTAs that read at most ``light_share`` of the piece, which come at the very end; or each reads its window.
     """
 
     streams: int
     ctas_per_stream: int
     passes: int = 1
     order: Order = "equal"
+    light_share: float = 0.0
 
 
 class Traffic(NamedTuple):

@@ -145,6 +145,7 @@ FLASH_TILES: dict[str, dict[str, dict[int, Tile]]] = {
 # The Hopper kernel of flash attention, by head size: each warp group has 64 query rows, four more warps load. Three groups are
 # faster with d 64 from so many queries on that rows past the end, or kv tiles on the diagonal, weigh little.
 HOPPER_GROUP_ROWS = 64
+HOPPER_LIGHT_PART = 4  # q tiles with at most this part of the most kv tiles come last, to even out what the CTAs have
 HOPPER_TILES = {64: Tile(128, 128, 12, 3, 1), 128: Tile(128, 128, 12, 2, 1), 256: Tile(128, 64, 12, 2, 1)}
 HOPPER_LONG_TILES = {64: Tile(192, 128, 16, 2, 1)}
 HOPPER_LONG_FULL, HOPPER_LONG_MASKED = 2048, 8192

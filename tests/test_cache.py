@@ -143,6 +143,20 @@ def test_a_window_lets_each_head_of_a_group_read_keys_again() -> None:
     assert reads(predicted("flash", short)[1]) == pytest.approx(least_reads(predicted("flash", short)[0]), rel=0.02)
 
 
+def test_light_tiles_at_the_end_come_back_to_the_first_keys() -> None:
+    """Hopper, causal, 16 heads of 16384: a quarter of K and V again, but for what the L2 still has of the last heads."""
+    problem = square(1, 16, 16384, mask=CAUSAL)
+    plan = Plan("test", 128, 128, 128, 128)
+    (last,), (first,) = (VARIANTS["flash"](problem, replace(plan, kernel=name)).launches for name in ("hopper", None))
+    assert last.traffic[1].sharing == first.traffic[1].sharing._replace(order="light-last", light_share=0.25)  # type: ignore[union-attr]
+    keys = 2 * 16 * 16384 * 128 * 2
+    passed = (2 * keys + keys) * 13 / 16 / L2  # K and V twice, Q and O, for the first of 16 heads; nothing for the last three
+    again = 0.25 * SHARED.mean_miss(0, passed)
+    assert 0.2 < again < 0.25
+    extra = reads(hbm_traffic(Cost((last,)), H200)) - reads(hbm_traffic(Cost((first,)), H200))
+    assert extra == pytest.approx(again * keys, rel=0.2)  # the waves before differ a little
+
+
 def test_memory_that_a_later_tensor_takes_is_counted_once() -> None:
     """Six passes: P takes the place of S, so the scratch memory of three tensors is that of two."""
     cost, traffic = predicted("naive", square(1, 1, 2048, 64), 64, passes=6)

@@ -31,12 +31,11 @@ from roofline.kernels.protocol import Inputs
 from roofline.kernels.support import LOG2_E, prefill_support
 from roofline.kernels.tiles import HIDDEN, can_describe, descriptor, head_span, window_of
 from roofline.masks import Mask
-from roofline.plan import HOPPER_GROUP_ROWS, Plan, is_hopper_problem
+from roofline.plan import HOPPER_GROUP_ROWS, HOPPER_LIGHT_PART, Plan, is_hopper_problem
 from roofline.problem import Problem
 
 HOPPER = (9, 0)
 SWIZZLED_BYTES = 128  # of a row in shared memory, at most
-LIGHT_PART = 4  # q tiles with at most this part of the most kv tiles come last, to even out what the CTAs have
 TILE_OVERHEAD = 1  # of a q tile beside its kv tiles, in kv tiles
 # Registers of a thread of a group, and of the loading warp, by the number of groups: 64 Ki in all, with four warps to load.
 REGISTERS = {2: (240, 24), 3: (160, 32)}
@@ -497,7 +496,7 @@ def schedule(
     spans = [mask.span(q_len, kv_len, kv_tile, tile * q_tile, end) for tile, end in enumerate(ends)]
     weights = [kv_span.last - kv_span.first for kv_span in spans]
     heavy_first = sorted(range(q_tiles), key=lambda tile: -weights[tile])
-    light = [tile for tile in heavy_first if weights[tile] * LIGHT_PART <= weights[heavy_first[0]]]
+    light = [tile for tile in heavy_first if weights[tile] * HOPPER_LIGHT_PART <= weights[heavy_first[0]]]
     heavy = heavy_first[: q_tiles - len(light)]
     parts = ceil_div(heads, span)
     cuts = [heads * part // parts for part in range(parts + 1)]

@@ -6,7 +6,7 @@ inference, so there is no workspace.
 """
 
 from roofline.cost import Cost, Launch, Order, Sharing, Traffic, ceil_div, sectors
-from roofline.plan import Plan
+from roofline.plan import HOPPER_LIGHT_PART, Plan
 from roofline.problem import GroupedKV, Problem
 from roofline.variants.cached import cached_tensor
 
@@ -29,7 +29,9 @@ def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponen
     q_rows, pairs, visible = problem.q_tokens * heads, problem.pairs * heads, problem.visible_keys * kv.heads
     executed_pairs = tiles * heads * plan.q_tile * plan.kv_tile
     per_stream = max(ceil_div(q_tiles * group, problem.batch), 1)
-    share = Sharing(problem.batch * kv.heads, per_stream, group, _order(problem, exponentials))
+    order = _order(problem, plan, exponentials)
+    light_share = 1 / HOPPER_LIGHT_PART if order == "light-last" else 0.0
+    share = Sharing(problem.batch * kv.heads, per_stream, group, order, light_share)
 
     keys = cached_tensor(problem, "K", d, visible, kv_rows * heads, q_tiles * heads, share)
     values = cached_tensor(problem, "V", dv, visible, kv_rows * heads, q_tiles * heads, share)
@@ -51,13 +53,15 @@ def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponen
     )
 
 
-def _order(problem: Problem, is_flash: bool) -> Order:
+def _order(problem: Problem, plan: Plan, is_flash: bool) -> Order:
     """The order of CTAs as our kernels launch them: flash runs the heavy tiles of the heads that fit the L2 first."""
     if problem.mask.is_full:
         return "equal"
     if problem.mask.window is not None and problem.mask.window < max(lengths.kv_len for lengths in problem.lengths):
         return "windowed"
-    return "together" if is_flash and len(problem.lengths) == 1 else "falling"
+    if not is_flash or len(problem.lengths) > 1:
+        return "falling"
+    return "light-last" if plan.kernel == "hopper" else "together"
 
 
 def box_overhang_bytes(problem: Problem, plan: Plan, kv: GroupedKV) -> int:
