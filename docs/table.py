@@ -12,7 +12,7 @@ HEADER = (
     "| configuration | problem | time | rate | fastest peer | speed | HBM counted | predicted |",
     "|---|---|---|---|---|---|---|---|",
 )
-WORDS_LEFT_OUT = ("prefill, ", "decode, ", ", bf16")
+DTYPE_LEFT_OUT = ", bf16"
 
 
 def table(path: Path) -> list[str]:
@@ -32,9 +32,7 @@ def _same(point: Point) -> tuple[str, str, str]:
 
 def _line(ours: Point, peer: Point | None) -> str:
     assert ours.measured_s is not None
-    problem = ours.problem
-    for words in WORDS_LEFT_OUT:
-        problem = problem.replace(words, "")
+    problem = f"{ours.phase}, {ours.problem.removesuffix(DTYPE_LEFT_OUT)}"
     if ours.phase == "prefill":
         rate = f"{format_si((ours.flops or 0) / ours.measured_s, 'FLOP/s')}"
     else:

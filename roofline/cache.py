@@ -97,6 +97,22 @@ class Streamed(NamedTuple):
         )
 
 
+class CameBack(NamedTuple):
+    """Tensors of which the CTAs that run last, for all heads, read the first part again."""
+
+    tensors: tuple[str, ...]
+    share: float
+    times: float
+
+    def __str__(self) -> str:
+        """Return the cause in words."""
+        tensors, share = "+".join(self.tensors), format_percent(self.share, 2)
+        return (
+            f"the CTAs that see at most {share} of the keys run last, when {tensors} of most heads have left the L2: "
+            f"read {self.times:.2f} times"
+        )
+
+
 class Kept(NamedTuple):
     """An intermediate of which a share is read from the L2."""
 
@@ -109,7 +125,7 @@ class Kept(NamedTuple):
         return f"{self.tensor} {kept} between its launches"
 
 
-Cause = Streamed | Kept | str
+Cause = Streamed | CameBack | Kept | str
 
 
 class HbmTraffic(NamedTuple):
@@ -151,6 +167,14 @@ def hbm_traffic(cost: Cost, profile: Profile) -> HbmTraffic:
     return _Steady(cost, profile.l2_bytes, profile.sm_count).predict()
 
 
+class _Times(NamedTuple):
+    """How often a stream is read, the bytes of streams that a wave touches, and what of the first is of CTAs that come last."""
+
+    times: float
+    in_flight_bytes: float
+    again: float = 0.0
+
+
 class _Steady:
     """One prediction: what each launch touches, and from that the distance between two uses of a tensor."""
 
@@ -159,7 +183,7 @@ class _Steady:
         self.l2_bytes = l2_bytes
         self.sm_count = sm_count
         self.causes: list[Cause] = []
-        self.streamed: dict[int, tuple[Sharing, float, float]] = {}
+        self.streamed: dict[int, tuple[Sharing, _Times]] = {}
         self.cold = cost.hbm_bytes_cold
         # Bytes that one of `count` launches touches; distinct bytes of one round through all launches, of inputs and of scratch
         # memory, and of the inputs as often as launches of an entry come back to them.
@@ -241,16 +265,19 @@ class _Steady:
         known = self.streamed.get(index)
         if known is None or known[0] != share:  # K and V are streamed together
             seen = min(traffic.sm_read_bytes / (launch.ctas * max(least / share.streams, 1)), 1.0)
-            known = self.streamed[index] = (share, *self._times(launch, share, resident, seen))
-        _, times, in_flight = known
+            known = self.streamed[index] = (share, self._times(launch, share, resident, seen))
+        times, in_flight, again = known[1]
         reads = min(max(round(times * least), least), traffic.sm_read_bytes)
         if reads - least > WORTH_SAYING * self.cold:
-            tensors = tuple(t.tensor for t in launch.traffic if t.sharing == share)
-            self.causes.append(Streamed(tensors, in_flight, self.l2_bytes, ceil_div(launch.ctas, resident), reads / least))
+            tensors, waves = tuple(t.tensor for t in launch.traffic if t.sharing == share), ceil_div(launch.ctas, resident)
+            if again > (times - 1) / 2:
+                self.causes.append(CameBack(tensors, share.light_share, reads / least))
+            else:
+                self.causes.append(Streamed(tensors, in_flight, self.l2_bytes, waves, reads / least))
         return reads
 
-    def _times(self, launch: Launch, share: Sharing, resident: int, seen: float) -> tuple[float, float]:
-        """How often the CTAs of a launch read what they share, and the bytes of it that a wave touches."""
+    def _times(self, launch: Launch, share: Sharing, resident: int, seen: float) -> "_Times":
+        """How often the CTAs of a launch read what they share."""
         shared_bytes = private_bytes = 0
         for traffic in launch.traffic:
             if traffic.sharing == share:
@@ -262,8 +289,8 @@ class _Steady:
 
     def _waves(
         self, launch: Launch, share: Sharing, resident: int, stream_bytes: float, private_bytes: float, seen: float
-    ) -> tuple[float, float]:
-        """How often equal or windowed CTAs read their stream, and the bytes of streams that a wave touches."""
+    ) -> "_Times":
+        """How often equal or windowed CTAs read their stream."""
         waves, touched = _touched_streams(launch, share, resident)
         per_head = share.ctas_per_stream / share.passes
         # What a wave sees of a stream: the windows of its rows overlap; tiles of S read a part each, one or several the same.
@@ -280,21 +307,23 @@ class _Steady:
             # A query head is done before the next of its group begins: each comes back to K and V after a whole pass.
             one_pass = copies * stream_bytes + private_bytes * per_head
             times = max(times, 1 + (share.passes - 1) * SHARED.miss(one_pass / self.l2_bytes))
-        return times, in_flight
+        return _Times(times, in_flight)
 
     def _falling(
         self, launch: Launch, share: Sharing, resident: int, stream_bytes: float, private_bytes: float, seen: float
-    ) -> tuple[float, float]:
+    ) -> "_Times":
         """The same under a causal mask, one head after the other or those that fit the L2 together, heavy CTAs first.
 
         The later a wave, the fewer keys its first CTA sees. It starts as the lightest CTAs of the wave before end, so what
         passed through the L2 since they all read the first keys is less than a wave's.
         """
         per_head, lightest = share.ctas_per_stream / share.passes, max(2 * seen - 1, 0.0)
-        heads, all_heads = 1, share.streams * share.passes
+        all_heads, heads = share.streams * share.passes, 1.0
         if share.order != "falling":
             fitting = int(HEADS_IN_FLIGHT * self.l2_bytes / max(stream_bytes, 1)) * share.passes
             heads = min(max(fitting, 1), all_heads)
+            if share.order == "light-last":  # which deals the heads out evenly over as many groups
+                heads = all_heads / ceil(all_heads / heads)
         again = 0.0
         if lightest < share.light_share:  # the light CTAs of all heads come back to the first keys when all else is done
             whole = COPIES * stream_bytes * share.streams + private_bytes * launch.ctas
@@ -304,8 +333,8 @@ class _Steady:
         waves = heads * per_head / resident
         if waves <= 1:
             # Several such groups of heads run at once; the CTAs that reach into the next wave are the lightest of their head.
-            times, in_flight = self._waves(launch, share, resident, stream_bytes, private_bytes, 1.0)
-            return 1 + (times - 1) * lightest + again, in_flight
+            straddled = self._waves(launch, share, resident, stream_bytes, private_bytes, 1.0)
+            return _Times(1 + (straddled.times - 1) * lightest + again, straddled.in_flight_bytes, again)
         count = ceil(waves)
         fetched = count - (1 - lightest) * count * (count - 1) / (2 * waves)
         in_flight = max(heads / share.passes, 1.0) * stream_bytes
@@ -314,7 +343,7 @@ class _Steady:
         miss = SHARED.miss(between / self.l2_bytes)
         groups = max(share.passes / heads, 1.0)  # of heads that read a stream one after another
         back = SHARED.mean_miss(min(between, one_pass) / self.l2_bytes, one_pass / self.l2_bytes)
-        return 1 + groups * (fetched - 1) * miss + (groups - 1) * back + again, in_flight
+        return _Times(1 + groups * (fetched - 1) * miss + (groups - 1) * back + again, in_flight, again)
 
     def _produced(self, index: int, traffic: Traffic, last_write: int) -> int:
         """Reads of what an earlier launch has written: from HBM where too much was touched in between."""

@@ -8,9 +8,9 @@ they are not independent, and a rank test alone calls every drift of half a perc
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from roofline.errors import InputError
 from roofline.records import Record, Run
@@ -25,10 +25,12 @@ CLOCK_CHANGE = 0.01  # a difference in SM clock worth naming as the cause
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One point in both runs. ``change`` is B's median over A's, minus 1: below 0 is faster."""
+    """One point in both runs. ``change`` is B's median over A's, minus 1: below 0 is faster. ``problem``: its fields."""
 
     configuration: str
     implementation: str
+    phase: str
+    problem: Mapping[str, Any]
     verdict: Verdict
     reason: str
     before_s: float | None = None
@@ -104,12 +106,17 @@ def _key(record: Record) -> str:
 def _missing(record: Record, verdict: Verdict) -> Change:
     time_s = record.measurement.time_s.median if record.measurement else None
     before, after = (time_s, None) if verdict == "only in A" else (None, time_s)
-    return Change(record.configuration, record.implementation or "", verdict, "not in the other run", before, after)
+    return Change(*_name(record), verdict, "not in the other run", before, after)
+
+
+def _name(record: Record) -> tuple[str, str, str, Mapping[str, Any]]:
+    phase = record.prediction.phase if record.prediction else None
+    return record.configuration, record.implementation or "", phase or "", record.problem
 
 
 def _change(before: Record, after: Record, min_effect: float) -> Change:
     old, new = before.measurement, after.measurement
-    name = before.configuration, before.implementation or ""
+    name = _name(before)
     if old is None or new is None:
         if before.status == after.status or (old is None and new is None):
             return Change(*name, "cannot tell", f"{before.status} in A, {after.status} in B")

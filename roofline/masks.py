@@ -39,6 +39,10 @@ class Mask:
         """Whether every query sees every key."""
         return not self.causal and self.window is None
 
+    def forgets(self, kv_len: int) -> bool:
+        """Whether the window hides keys of ``kv_len``; one that is as long as they are is a causal mask."""
+        return self.window is not None and self.window < kv_len
+
     def pairs(self, q_len: int, kv_len: int) -> int:
         """Number of unmasked (query, key) pairs of one head."""
         if self.is_full:

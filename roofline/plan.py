@@ -23,7 +23,7 @@ MIN_HEAD_DIM_TILE = 16
 class Plan:
     """How a variant is launched.
 
-    ``kernel``: ``hopper`` where flash attention runs the kernel of that architecture, else ``None``.
+    ``kernel``: ``hopper`` where flash attention or absorbed MLA runs the kernel of that architecture, else ``None``.
     ``head_dim_tile`` and ``v_head_dim_tile``: head sizes as padded in registers (recurrent linear attention: the columns of a
     state that one CTA has); ``q_tile`` rows by ``kv_tile`` keys: one step of the inner loop; ``splits``: parts of the keys that
     run as CTAs of their own; ``packed``: the query heads of a KV head share a tile; ``fused``: the last CTA of a row tile
@@ -524,7 +524,7 @@ def _tile(
 ) -> Tile:
     table = tables.get(ARCHITECTURES.get(profile.compute_capability, "default"), tables["default"])
     width = max(_widths(problem)) if width is None else width
-    tile = next(tile for most, tile in table.items() if width <= most)
+    tile = next((tile for most, tile in table.items() if width <= most), table[max(table)])
     return tile if choices.tile is None else tile._replace(q_tile=choices.tile[0], kv_tile=choices.tile[1])
 
 

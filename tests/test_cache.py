@@ -147,14 +147,20 @@ def test_light_tiles_at_the_end_come_back_to_the_first_keys() -> None:
     """Hopper, causal, 16 heads of 16384: a quarter of K and V again, but for what the L2 still has of the last heads."""
     problem = square(1, 16, 16384, mask=CAUSAL)
     plan = Plan("test", 128, 128, 128, 128)
-    (last,), (first,) = (VARIANTS["flash"](problem, replace(plan, kernel=name)).launches for name in ("hopper", None))
-    assert last.traffic[1].sharing == first.traffic[1].sharing._replace(order="light-last", light_share=0.25)  # type: ignore[union-attr]
+    last, first = (VARIANTS["flash"](problem, replace(plan, kernel=name)).launches[0] for name in ("hopper", None))
+    share = last.traffic[1].sharing
+    assert share is not None
+    assert (share.order, share.light_share) == ("light-last", 0.25)
+    assert share._replace(order="together", light_share=0.0) == first.traffic[1].sharing
     keys = 2 * 16 * 16384 * 128 * 2
-    passed = (2 * keys + keys) * 13 / 16 / L2  # K and V twice, Q and O, for the first of 16 heads; nothing for the last three
+    passed = (2 * keys + keys) * 5 / 6 / L2  # K and V twice, Q and O, since the first of six groups; nothing since the last
     again = 0.25 * SHARED.mean_miss(0, passed)
     assert 0.2 < again < 0.25
-    extra = reads(hbm_traffic(Cost((last,)), H200)) - reads(hbm_traffic(Cost((first,)), H200))
-    assert extra == pytest.approx(again * keys, rel=0.2)  # the waves before differ a little
+    without = share._replace(light_share=0.0)
+    same = last._replace(traffic=tuple(t._replace(sharing=without) if t.sharing else t for t in last.traffic))
+    extra = reads(hbm_traffic(Cost((last,)), H200)) - reads(hbm_traffic(Cost((same,)), H200))
+    assert extra == pytest.approx(again * keys, rel=0.35)  # the heavy ones alone are fewer waves
+    assert any("run last" in reason for reason in hbm_traffic(Cost((last,)), H200).reasons)
 
 
 def test_memory_that_a_later_tensor_takes_is_counted_once() -> None:

@@ -2,10 +2,12 @@ import random
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from roofline.compare import compare, mann_whitney
 from roofline.errors import InputError
 from roofline.records import Record, Run
+from roofline.reports.measuring import comparison_document, render_comparison
 from tests.records.example import header, measurement, record, times
 
 
@@ -89,3 +91,14 @@ def test_the_rank_test_alone_would_call_noise_significant_no_oftener_than_it_say
     draw = random.Random(7).gauss
     p_values = [mann_whitney([draw(0, 1) for _ in range(20)], [draw(0, 1) for _ in range(20)]) for _ in range(400)]
     assert sum(p < 0.05 for p in p_values) < 400 * 0.09
+
+
+def test_the_terminal_names_each_point_by_its_problem_and_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    comparison = compare(run(timed(1e-3, clock_hz=1.98e9)), run(timed(1.05e-3, clock_hz=1.8e9)))
+    document = comparison_document(comparison, "monday.jsonl", "tuesday.jsonl")
+    render_comparison(document, Console(width=80, force_terminal=False))
+    out = capsys.readouterr().out
+    assert document["changes"][0]["problem"] == record().problem
+    assert "\n1 prefill, n 1k, batch 1, 32 heads" in out
+    assert "SM clock 1980 -> 1800 MHz" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80

@@ -106,3 +106,8 @@ def test_huge_sizes_are_exact_and_fast() -> None:
 @given(st.integers(0, 30), st.integers(1, 20), st.integers(0, 40), st.integers(0, 60))
 def test_floor_sum_equals_a_loop(count: int, divisor: int, step: int, start: int) -> None:
     assert floor_sum(count, divisor, step, start) == sum((step * i + start) // divisor for i in range(count))
+
+
+@pytest.mark.parametrize(("window", "forgets"), [(None, False), (1, True), (99, True), (100, False), (101, False)])
+def test_a_window_forgets_keys_only_where_it_is_shorter(window: int | None, forgets: bool) -> None:
+    assert Mask(True, window).forgets(100) is forgets

@@ -242,3 +242,9 @@ def test_rows_of_a_tile_as_launched() -> None:
 def test_what_does_not_fit_is_refused(variant: str, problem: Problem, choices: Choices, message: str) -> None:
     with pytest.raises(InputError, match=message):
         choose(variant, "test", problem, H100, choices)
+
+
+def test_a_prefill_of_absorbed_mla_has_more_rows_than_any_table() -> None:
+    problem = Problem(128, LatentKV(512, 64, 128, 128), uniform(1, 10**7, 10**7), Mask(True, None))
+    plan = choose("mla", "test", problem, load("h100-sxm5-80gb"), Choices(form="absorbed"))
+    assert plan.q_tile == 64

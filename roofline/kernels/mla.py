@@ -22,7 +22,7 @@ from roofline.kernels.protocol import Inputs, Kernel
 from roofline.kernels.split_kv import MOST_KEYS
 from roofline.kernels.support import PRECISION as PRECISIONS
 from roofline.kernels.support import device_support
-from roofline.plan import HOPPER_LATENT_TILE, MMA_ROWS, Plan
+from roofline.plan import HOPPER_LATENT_TILE, HOPPER_LATENT_WIDTHS, MMA_ROWS, Plan
 from roofline.problem import LatentKV, Problem
 
 HOPPER = (9, 0)
@@ -137,6 +137,9 @@ def _unsupported_on_hopper(problem: Problem, device: torch.device, plan: Plan) -
         return "its plan is for compute capability 9.0"
     if (plan.q_tile, plan.kv_tile) != HOPPER_LATENT_TILE[:2]:
         return f"a tile of {plan.q_tile}x{plan.kv_tile}: expected {HOPPER_LATENT_TILE.q_tile}x{HOPPER_LATENT_TILE.kv_tile}"
+    kv = problem.kv
+    if not isinstance(kv, LatentKV) or (kv.latent_dim, kv.rope_dim) != HOPPER_LATENT_WIDTHS or problem.dtype.bits != 16:
+        return "its plan is for 16-bit latents of 512 + 64"
     if len(problem.lengths) > 1 or problem.mask.window is not None or problem.kv_dtype != problem.dtype:
         return "its plan is for equal sequences, without a window, in the compute dtype"
     return None

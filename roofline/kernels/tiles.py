@@ -194,9 +194,9 @@ def window_of(mask: Mask, longest: int) -> int:
 
 def head_span(problem: Problem, k: torch.Tensor, v: torch.Tensor) -> int:
     """Query heads whose q tiles are ordered together, heavy first: as many as have K and V in L2 at once."""
-    if problem.mask.is_full or problem.mask.window is not None:
-        return 1  # all tiles weigh the same
     _, kv_len, sequences = problem.lengths[0]
+    if problem.mask.is_full or problem.mask.forgets(kv_len):
+        return 1  # all tiles weigh the same
     l2_bytes = torch.cuda.get_device_properties(k.device).L2_cache_size if k.is_cuda else L2_BYTES
     kv_bytes = kv_len * (k.shape[-1] + v.shape[-1]) * k.element_size()
     fitting = int(l2_bytes * SHARED_L2_PART / max(kv_bytes, 1)) * (problem.q_heads // k.shape[1])

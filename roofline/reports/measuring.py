@@ -1,12 +1,14 @@
 """Tables of what was measured: points beside their predictions, ceilings of a calibration, findings, and two runs compared."""
 
 from collections.abc import Iterator, Mapping
+from textwrap import wrap
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from roofline.reports.problem_words import problem_words
 from roofline.units import format_number, format_percent, format_si
 
 SHOWN_STATUS = {"wrong": "red", "failed": "red", "unsupported": "dim"}
@@ -167,13 +169,14 @@ def comparison_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def render_comparison(document: Mapping[str, Any], console: Console) -> None:
-    """Print each point's change with its verdict; what cannot be told comes last."""
+    """Print each point's change with its verdict, then by number its problem and the reason; what cannot be told comes last."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column, justify in (("", "left"), ("by", "left"), ("A", "right"), ("B", "right"), ("change", "right"), ("", "left")):
         table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    for change in sorted(document["changes"], key=lambda each: each["verdict"] == "cannot tell"):
+    changes = sorted(document["changes"], key=lambda each: each["verdict"] == "cannot tell")
+    for number, change in enumerate(changes, 1):
         table.add_row(
-            change["configuration"],
+            f"{number} {change['configuration']}",
             change["implementation"],
             format_si(change["before_s"], "s") if change["before_s"] else "-",
             format_si(change["after_s"], "s") if change["after_s"] else "-",
@@ -182,6 +185,12 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
         )
     console.print(f"A {document['before']}, B {document['after']}", highlight=False, markup=False)
     console.print(table)
+    console.print()
+    for number, change in enumerate(changes, 1):
+        words = [change["phase"], problem_words(change["problem"], change["phase"])]
+        said = f"{number} {', '.join(word for word in words if word)}: {change['reason']}"
+        for line in wrap(said, console.width, subsequent_indent="  "):
+            console.print(Text(line, style="dim"))
     if document["median_change"] is not None:
         console.print(f"median change {document['median_change']:+.2%}; below 0 is faster", highlight=False)
 

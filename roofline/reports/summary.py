@@ -19,6 +19,11 @@ SAME = 1e-9  # an error this small is rounding
 BAD = ("wrong", "failed", "unsupported")
 
 
+# Where HBM bytes come from, if not from counters.
+SOURCE_MARKS = {"predicted": "~", "minimum": "≥"}
+SOURCE_WORDS = {"predicted": "predicted", "minimum": "the minimum, of a peer that was not counted"}
+
+
 def render_view(view: View, console: Console) -> None:
     """Print the whole report."""
     for index, source in enumerate(view.sources):
@@ -33,6 +38,10 @@ def render_view(view: View, console: Console) -> None:
         if points:
             console.print()
             print_table(_points(points, view.roof), console)
+            marks = {SOURCE_MARKS[point.hbm_source]: point.hbm_source for point in points if point.hbm_source in SOURCE_MARKS}
+            if marks and any(point.hbm_source == "counted" for point in points):
+                said = "; ".join(f"{mark} {SOURCE_WORDS[source]}" for mark, source in marks.items())
+                console.print(Text(f"HBM: counted; {said}", style="dim"))
         console.print()
     for sentence in view.summary:
         for line in wrap(sentence, console.width):
@@ -71,7 +80,7 @@ def render_validation(view: View, console: Console) -> None:
         Text(view.title, style="bold"), Text(f"({', '.join(dict.fromkeys(s.device for s in view.sources))})", style="dim")
     )
     rows = by_variant(view.errors)
-    console.print(f"{rows[-1].points} points with counters\n", highlight=False)
+    console.print(f"{rows[-1].points} points with counters; predictions are those stored with the run\n", highlight=False)
     print_table(error_rows(view), console)
     console.print()
     for row in rows:
@@ -143,7 +152,7 @@ def _points(points: list[Point], roof: str) -> Table:
             format_si(point.flops / time_s, "") if point.flops and time_s else "-",
             format_percent(share, 2) if share else "-",
             Text(point.bound or "-") if point.is_ours else "",
-            format_si(point.hbm_used, "B") if point.hbm_used else "-",
+            f"{SOURCE_MARKS.get(point.hbm_source or '', '')}{format_si(point.hbm_used, 'B')}" if point.hbm_used else "-",
             _signed(point.prediction_error),
         )
     return table

@@ -57,7 +57,7 @@ def _order(problem: Problem, plan: Plan, is_flash: bool) -> Order:
     """The order of CTAs as our kernels launch them: flash runs the heavy tiles of the heads that fit the L2 first."""
     if problem.mask.is_full:
         return "equal"
-    if problem.mask.window is not None and problem.mask.window < max(lengths.kv_len for lengths in problem.lengths):
+    if problem.mask.forgets(max(lengths.kv_len for lengths in problem.lengths)):
         return "windowed"
     if not is_flash or len(problem.lengths) > 1:
         return "falling"
