@@ -35,6 +35,7 @@ from roofline.plan import HOPPER_GROUP_ROWS, HOPPER_LIGHT_PART, Plan, is_hopper_
 from roofline.problem import Problem
 
 HOPPER = (9, 0)
+SHARED_MEMORY_BYTES = 226 * 1024  # of a block, less the barriers
 SWIZZLED_BYTES = 128  # of a row in shared memory, at most
 TILE_OVERHEAD = 1  # of a q tile beside its kv tiles, in kv tiles
 # Registers of a thread of a group, and of the loading warp, by the number of groups: 64 Ki in all, with four warps to load.
@@ -425,6 +426,9 @@ def tile_support(problem: Problem, plan: Plan) -> str | None:
         return f"tile {plan.q_tile}x{plan.kv_tile}: the Hopper kernel has 128 or 192 query rows"
     if plan.kv_tile not in (64, 128):
         return f"tile {plan.q_tile}x{plan.kv_tile}: the Hopper kernel has 64 or 128 keys"
+    d = plan.head_dim_tile
+    if (plan.q_tile + 2 * plan.stages * plan.kv_tile) * d * problem.dtype.bits // 8 > SHARED_MEMORY_BYTES:
+        return f"tile {plan.q_tile}x{plan.kv_tile} with d {d} in {plan.stages} stages: more than the shared memory of a block"
     return None
 
 

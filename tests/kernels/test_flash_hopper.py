@@ -85,6 +85,8 @@ def test_what_is_not_covered_is_refused_in_one_line() -> None:
     assert flash_hopper.tile_support(problem, plan) is None
     assert "128 or 192 query rows" in str(flash_hopper.tile_support(problem, replace(plan, q_tile=256)))
     assert "64 or 128 keys" in str(flash_hopper.tile_support(problem, replace(plan, kv_tile=32)))
+    wide = replace(plan, q_tile=192, kv_tile=128, head_dim_tile=256, stages=2)
+    assert "more than the shared memory" in str(flash_hopper.tile_support(problem, wide))
     assert "under a mask" in str(flash_hopper.tile_support(replace(problem, lengths=uniform(1, 256, 255)), plan))
     assert flash.supports(problem, CPU, plan) is not None  # in words, where no GPU is
 
