@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div
 from roofline.masks import floor_sum
+from roofline.plan import HEADS_L2_PART
 from roofline.profiles.profile import Profile
 from roofline.units import format_percent, format_si
 
@@ -76,7 +77,6 @@ COPIES = 2  # of shared data: one in each half of the L2
 CLEAN_WEIGHT = 0.78  # of a clean byte against a dirty one, where dirty lines compete: clean ones are given up first
 DRIFT = 0.24  # after w waves, CTAs that share an SM are spread over DRIFT sqrt(w) of what they stream
 WORTH_SAYING = 0.02  # of the bytes of cold launches: a smaller effect has no sentence
-HEADS_IN_FLIGHT = 0.4  # of the L2: K and V of the heads that the kernels order together under a causal mask
 
 
 class Streamed(NamedTuple):
@@ -248,7 +248,7 @@ class _Steady:
         if traffic.tensor_bytes is not None and traffic.tensor_bytes < least:
             # Launches of this entry come back to the tensor; what lies between is all of it, and the scratch memory.
             repeats = least / max(traffic.tensor_bytes, 1)
-            distance = min(sum(_distinct(launch) for launch in self.launches) / repeats, self.coming_back)
+            distance = min(self.cold / repeats, self.coming_back)
             again = REREAD.miss(distance / self.l2_bytes)
             return min(traffic.tensor_bytes + round(again * (least - traffic.tensor_bytes)), traffic.sm_read_bytes)
         return self._shared(index, traffic)
@@ -320,7 +320,7 @@ class _Steady:
         per_head, lightest = share.ctas_per_stream / share.passes, max(2 * seen - 1, 0.0)
         all_heads, heads = share.streams * share.passes, 1.0
         if share.order != "falling":
-            fitting = int(HEADS_IN_FLIGHT * self.l2_bytes / max(stream_bytes, 1)) * share.passes
+            fitting = int(HEADS_L2_PART * self.l2_bytes / max(stream_bytes, 1)) * share.passes
             heads = min(max(fitting, 1), all_heads)
             if share.order == "light-last":  # which deals the heads out evenly over as many groups
                 heads = all_heads / ceil(all_heads / heads)
@@ -400,10 +400,3 @@ def _spread(step: float, waves: float) -> float:
     if step * step * waves <= 1:
         return 0.0
     return float(2 / 3 * step * waves**1.5 - waves + 1 / (3 * step * step)) / waves
-
-
-def _distinct(launch: Launch) -> int:
-    moved = 0
-    for traffic in launch.traffic:
-        moved += traffic.read_bytes_min + traffic.write_bytes_min
-    return moved

@@ -149,6 +149,7 @@ HOPPER_LIGHT_PART = 4  # q tiles with at most this part of the most kv tiles com
 HOPPER_TILES = {64: Tile(128, 128, 12, 3, 1), 128: Tile(128, 128, 12, 2, 1), 256: Tile(128, 64, 12, 2, 1)}
 HOPPER_LONG_TILES = {64: Tile(192, 128, 16, 2, 1)}
 HOPPER_LONG_FULL, HOPPER_LONG_MASKED = 2048, 8192
+HEADS_L2_PART = 0.4  # of the L2, which K and V of the heads that causal prefill orders together may take: shared data has half
 # Elements of four bytes fill shared memory sooner.
 TF32_PREFILL_TILES: dict[str, dict[int, Tile]] = {
     "default": {
@@ -292,13 +293,17 @@ def _flash(implementation: str, problem: Problem, profile: Profile, choices: Cho
     plan = _flash_like(implementation, problem, profile, choices, _widths(problem), None)
     if choices.tile or choices.is_decode(problem):
         return plan
-    if ARCHITECTURES.get(profile.compute_capability) == "hopper" and is_hopper_problem(problem) and not choices.portable:
+    if _wants_hopper_kernel(profile, choices) and is_hopper_problem(problem):
         d, q_len = problem.kv.head_dim, problem.lengths[0].q_len
         is_long = q_len >= (HOPPER_LONG_FULL if problem.mask.is_full else HOPPER_LONG_MASKED)
         tile = HOPPER_LONG_TILES.get(d, HOPPER_TILES[d]) if is_long else HOPPER_TILES[d]
         return replace(plan, kernel="hopper", **tile._asdict())
     own = _flash_tile(problem, profile)
     return plan if own is None else replace(plan, **own._asdict())
+
+
+def _wants_hopper_kernel(profile: Profile, choices: Choices) -> bool:
+    return ARCHITECTURES.get(profile.compute_capability) == "hopper" and choices.tile is None and not choices.portable
 
 
 def is_hopper_problem(problem: Problem) -> bool:
@@ -450,21 +455,21 @@ def _mla(implementation: str, problem: Problem, profile: Profile, choices: Choic
         latent = padded_width(kv.latent_dim)
         rows = min(lengths.q_len for lengths in problem.lengths) * problem.q_heads
         tile = _tile(LATENT_TILES, problem, profile, choices, rows)
-        many, own = rows > min(LATENT_TILES["hopper"]), None  # of rows: few of them are bound by HBM
-        if many and choices.tile is None and not choices.portable and _runs_hopper_latent(problem, profile):
-            tile, fewest = HOPPER_LATENT_TILE, _whole_waves(problem, profile, HOPPER_LATENT_TILE)
-            choices = replace(choices, splits=choices.splits or fewest)
-            own = "hopper"
+        has_many_rows = rows > min(LATENT_TILES["hopper"])  # few are bound by HBM
+        is_hopper = has_many_rows and _wants_hopper_kernel(profile, choices) and is_hopper_latent(problem)
+        if is_hopper:
+            tile = HOPPER_LATENT_TILE
+            choices = replace(choices, splits=choices.splits or _whole_waves(problem, profile, tile))
         plan = _packed(implementation, problem, profile, choices, tile, (latent + rope, latent), form)
-        return replace(plan, kernel=own)
+        return replace(plan, kernel="hopper" if is_hopper else None)
     raise InputError(f"mla: unknown form {form!r}; expected expanded or absorbed")
 
 
-def _runs_hopper_latent(problem: Problem, profile: Profile) -> bool:
+def is_hopper_latent(problem: Problem) -> bool:
+    """Whether the Hopper kernel of absorbed MLA covers ``problem``: equal sequences with keys, 16-bit latents, no window."""
     kv, lengths = problem.kv, problem.lengths[0]
-    assert isinstance(kv, LatentKV)
     return (
-        ARCHITECTURES.get(profile.compute_capability) == "hopper"
+        isinstance(kv, LatentKV)
         and (kv.latent_dim, kv.rope_dim) == HOPPER_LATENT_WIDTHS
         and problem.dtype.bits == 16
         and problem.kv_dtype == problem.dtype

@@ -20,6 +20,7 @@ import pytest
 
 from roofline import cli
 from roofline.profiles import local
+from tests.command_line import runner
 
 GOLDEN = Path(__file__).parent / "golden"
 L4_TOML = Path(local.__file__).parent / "data" / "l4.toml"
@@ -78,14 +79,7 @@ def _machine_without_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 def roofline(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
     """Run a command line in this process; returns exit code, stdout and stderr."""
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["roofline", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 Run = Callable[..., tuple[int, str, str]]

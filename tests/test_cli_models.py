@@ -7,16 +7,15 @@ import csv
 import io
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from roofline import cli
 from roofline.models import SWEEP_COLUMNS, shipped_models
 from roofline.profiles import local
+from tests.command_line import runner
 
 GOLDEN = Path(__file__).parent / "golden" / "analyze-model-llama-3-8b.txt"
 H100 = ("--device", "h100-sxm5-80gb")
@@ -38,14 +37,7 @@ def roofline(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["roofline", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 def analyzed(roofline: Run, *arguments: str) -> Any:

@@ -15,12 +15,12 @@ import triton.language as tl
 
 from roofline.kernels import combine, packed, widen
 from roofline.kernels.protocol import Inputs
+from roofline.kernels.support import LOG2_E
 from roofline.kernels.support import PRECISION as PRECISIONS
 from roofline.plan import Plan, next_power_of_two
 from roofline.problem import GroupedKV, Problem
 from roofline.variants.split_kv import split_tiles
 
-LOG2_E = 1.4426950408889634
 SCALES_NONE, SCALES_TENSOR, SCALES_TOKEN = 0, 1, 2
 SCALES = {"fp8": SCALES_TENSOR, "int8": SCALES_TOKEN}
 MOST_COMBINED = 1024  # partial values a warp: 32 registers a thread

@@ -28,13 +28,12 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from roofline.cost import ceil_div
 from roofline.kernels.protocol import Inputs
-from roofline.kernels.support import LOG2_E, prefill_support
+from roofline.kernels.support import HOPPER, LOG2_E, prefill_support
 from roofline.kernels.tiles import HIDDEN, can_describe, descriptor, head_span, window_of
 from roofline.masks import Mask
 from roofline.plan import HOPPER_GROUP_ROWS, HOPPER_LIGHT_PART, Plan, is_hopper_problem
 from roofline.problem import Problem
 
-HOPPER = (9, 0)
 SHARED_MEMORY_BYTES = 226 * 1024  # of a block, less the barriers
 SWIZZLED_BYTES = 128  # of a row in shared memory, at most
 TILE_OVERHEAD = 1  # of a q tile beside its kv tiles, in kv tiles

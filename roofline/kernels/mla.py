@@ -16,16 +16,15 @@ import triton.language as tl
 
 from roofline.kernels import combine, packed, quantised
 from roofline.kernels import reference as references
-from roofline.kernels.decode import LOG2_E, SCALES, SCALES_NONE
+from roofline.kernels.decode import SCALES, SCALES_NONE
 from roofline.kernels.inputs import TORCH_DTYPES, dense_inputs, normal
 from roofline.kernels.protocol import Inputs, Kernel
 from roofline.kernels.split_kv import MOST_KEYS
+from roofline.kernels.support import HOPPER, LOG2_E, device_support
 from roofline.kernels.support import PRECISION as PRECISIONS
-from roofline.kernels.support import device_support
-from roofline.plan import HOPPER_LATENT_TILE, HOPPER_LATENT_WIDTHS, MMA_ROWS, Plan
+from roofline.plan import HOPPER_LATENT_TILE, MMA_ROWS, Plan, is_hopper_latent
 from roofline.problem import LatentKV, Problem
 
-HOPPER = (9, 0)
 WIDEST_LATENT = 512  # an fp32 accumulator of 64 rows fills half the registers of an SM
 
 
@@ -137,11 +136,8 @@ def _unsupported_on_hopper(problem: Problem, device: torch.device, plan: Plan) -
         return "its plan is for compute capability 9.0"
     if (plan.q_tile, plan.kv_tile) != HOPPER_LATENT_TILE[:2]:
         return f"a tile of {plan.q_tile}x{plan.kv_tile}: expected {HOPPER_LATENT_TILE.q_tile}x{HOPPER_LATENT_TILE.kv_tile}"
-    kv = problem.kv
-    if not isinstance(kv, LatentKV) or (kv.latent_dim, kv.rope_dim) != HOPPER_LATENT_WIDTHS or problem.dtype.bits != 16:
-        return "its plan is for 16-bit latents of 512 + 64"
-    if len(problem.lengths) > 1 or problem.mask.window is not None or problem.kv_dtype != problem.dtype:
-        return "its plan is for equal sequences, without a window, in the compute dtype"
+    if not is_hopper_latent(problem):
+        return "its plan is for equal sequences of 16-bit latents of 512 + 64 in the compute dtype, without a window"
     return None
 
 

@@ -9,7 +9,7 @@ from roofline.problem import Problem
 
 PRECISION = {"fp32": "ieee", "tf32": "tf32", "bf16": "ieee", "fp16": "ieee"}  # of tl.dot; 16-bit products are exact in fp32
 LOG2_E = 1.4426950408889634
-OLDEST_CAPABILITY = (8, 0)
+OLDEST_CAPABILITY, HOPPER = (8, 0), (9, 0)
 MIN_DOT_TILE = 16
 WIDEST_HEAD = 256
 MAX_INDEX = 2**31 - 1  # tokens and CTAs are counted in 32 bits

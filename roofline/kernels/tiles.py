@@ -15,6 +15,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from roofline.cost import ceil_div
 from roofline.masks import Mask
+from roofline.plan import HEADS_L2_PART
 from roofline.problem import Lengths, Problem
 
 DESCRIPTOR_ALIGNMENT = 16  # bytes, of the base and of every stride
@@ -24,7 +25,6 @@ DESCRIPTOR_ALIGNMENT = 16  # bytes, of the base and of every stride
 # is the exponent of such a row.
 HIDDEN = tl.constexpr(-(2.0**100))
 L2_BYTES = 32 * 2**20  # assumed where the device does not say
-SHARED_L2_PART = 0.4  # of the L2 that K and V of the heads in flight may take: data shared by all SMs has half of it
 WORK_FIELDS = 6  # q_start, q_len, kv_start, kv_len, tile, pair_start
 
 
@@ -199,5 +199,5 @@ def head_span(problem: Problem, k: torch.Tensor, v: torch.Tensor) -> int:
         return 1  # all tiles weigh the same
     l2_bytes = torch.cuda.get_device_properties(k.device).L2_cache_size if k.is_cuda else L2_BYTES
     kv_bytes = kv_len * (k.shape[-1] + v.shape[-1]) * k.element_size()
-    fitting = int(l2_bytes * SHARED_L2_PART / max(kv_bytes, 1)) * (problem.q_heads // k.shape[1])
+    fitting = int(l2_bytes * HEADS_L2_PART / max(kv_bytes, 1)) * (problem.q_heads // k.shape[1])
     return min(max(fitting, 1), sequences * problem.q_heads)

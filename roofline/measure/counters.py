@@ -19,6 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+from roofline.cost import SECTOR_BYTES
 from roofline.errors import RooflineError
 from roofline.measure.cases import Case
 from roofline.measure.environment import worker_environment
@@ -27,7 +28,6 @@ from roofline.profiles.profile import Profile
 
 Mode = Literal["steady", "cold"]
 CACHE_CONTROL: Mapping[Mode, str] = {"steady": "none", "cold": "all"}  # what ncu does to the caches before a range
-SECTOR_BYTES = 32
 # field of a record -> metrics summed over the range, and the factor to the field's unit
 SUMS: Mapping[str, tuple[tuple[str, ...], float]] = {
     "hbm_read_bytes": (("dram__bytes_read.sum",), 1),

@@ -4,6 +4,7 @@ import fa3_fwd_interface
 import torch
 
 from roofline.kernels.protocol import Inputs
+from roofline.kernels.support import HOPPER
 from roofline.peers.inputs import PeerInputs, batched, dense_support, make_dense, masks_nothing
 from roofline.peers.inputs import dense_reference as reference
 from roofline.plan import Plan
@@ -12,7 +13,6 @@ from roofline.problem import Problem
 __all__ = ["launch", "make_inputs", "reference", "supports", "token_major"]
 
 HEAD_DIMS = (64, 128, 192, 256)
-HOPPER = (9, 0)
 
 
 def supports(problem: Problem, device: torch.device, plan: Plan | None = None) -> str | None:

@@ -5,6 +5,7 @@ import torch
 
 from roofline.kernels import mla
 from roofline.kernels.protocol import Inputs
+from roofline.kernels.support import HOPPER
 from roofline.peers.inputs import PeerInputs, by_sequence
 from roofline.plan import Plan
 from roofline.problem import LatentKV, Problem
@@ -14,7 +15,6 @@ __all__ = ["dense", "launch", "make_inputs", "reference", "supports", "token_maj
 reference, dense = mla.reference, mla.dense
 PAGE = 64
 LATENT, ROPE = 512, 64
-HOPPER = (9, 0)
 
 
 def supports(problem: Problem, device: torch.device, plan: Plan | None = None) -> str | None:

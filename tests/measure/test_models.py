@@ -1,14 +1,13 @@
 """``measure --model`` without a GPU: which configurations it asks for, what it refuses, and that a run holds them."""
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from roofline import cli, options
+from roofline import options
 from roofline.errors import InputError
 from roofline.measure.cases import cases
 from roofline.measure.models import layers_note, model_configurations
@@ -20,6 +19,7 @@ from roofline.profiles import local
 from roofline.profiles.load import load
 from roofline.profiles.local import Gpu
 from roofline.records import read
+from tests.command_line import runner
 from tests.measure.test_supervisor import FAKE_WORKER
 
 H200 = load("h200-sxm-141gb")
@@ -107,14 +107,7 @@ def roofline(
     monkeypatch.setenv("ROOFLINE_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["roofline", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 def _no_nvml() -> object:

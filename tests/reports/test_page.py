@@ -87,6 +87,7 @@ def test_the_figure_of_png_and_svg_files() -> None:
 def test_every_template_is_shipped() -> None:
     folder = Path(html.__file__).parent / "templates"
     assert {path.name for path in folder.iterdir()} == {
+        "frame.html",
         "page.html",
         "model.html",
         "page.css",

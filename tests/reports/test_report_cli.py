@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from roofline import cli
 from roofline.reports import figure
+from tests.command_line import runner
 from tests.reports import runs
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -22,14 +22,7 @@ def roofline(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["roofline", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        captured = capsys.readouterr()
-        return int(exit_.value.code or 0), captured.out, captured.err
-
-    return run
+    return runner(monkeypatch, capsys)
 
 
 @pytest.fixture
