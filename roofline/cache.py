@@ -52,6 +52,8 @@ class Reuse(NamedTuple):
 
     def mean_miss(self, least: float, most: float) -> float:
         """Mean miss share over distances spread evenly between the two."""
+        if most <= self.start:
+            return 0.0
         if most - least < 1e-6:
             return self.miss(least)
         return min(max((self._area(most) - self._area(least)) / (most - least), 0.0), 1.0)
@@ -236,12 +238,12 @@ class _Steady:
             writers = self.writers.get(traffic.buffer or traffic.tensor)
             if not writers:
                 return least
-            before = [writer for writer in writers if writer < index]
-            if not before and writers[-1] == index and self.launches[index].count == 1:
+            # Else the launch before it in the round before wrote it: what chunked attention carries.
+            last_write = next((writer for writer in reversed(writers) if writer < index), writers[-1])
+            if last_write == index and self.launches[index].count == 1:
                 # Its CTAs write and soon after read it, while little else is touched.
                 return min(round(PRODUCED.miss(traffic.write_bytes_min / self.l2_bytes) * least), traffic.sm_read_bytes)
-            # Else the launch before it in the round before wrote it: what chunked attention carries.
-            return self._produced(index, traffic, before[-1] if before else writers[-1])
+            return self._produced(index, traffic, last_write)
         last_read = seen.get(traffic.tensor)
         if last_read is not None:  # an earlier launch of this call has read it
             return self._again(index, traffic, last_read)
@@ -376,9 +378,9 @@ class _Steady:
         if traffic.role != "intermediate":
             return least
         distance = self.dirty + CLEAN_WEIGHT * self.clean  # a whole round
-        later = [writer for writer in self.writers[traffic.buffer or traffic.tensor] if writer > index]
-        if later:
-            following = later[0]
+        writers = self.writers[traffic.buffer or traffic.tensor]
+        if writers[-1] > index:
+            following = next(writer for writer in writers if writer > index)
             passed = self.touched[index] / 2 + sum(self.touched[index + 1 : following]) + self.touched[following] / 2
             distance = min(distance, passed)
         return min(round(REWRITTEN.miss(distance / self.l2_bytes) * least), traffic.sm_write_bytes)

@@ -4,112 +4,42 @@ tests/data/h200/traffic.jsonl was made by ``python benchmarks/traffic.py``; docs
 stored: each prediction is made again here from problem, plan and profile. Every third point is held back.
 """
 
-import json
+import sys
 from collections.abc import Callable
-from math import ceil
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-from roofline.cache import hbm_traffic
-from roofline.cost import Cost
-from roofline.fields import plan_from, problem_from
 from roofline.profiles import load
-from roofline.variants import VARIANTS
 
-FILE = Path(__file__).parent / "data" / "h200" / "traffic.jsonl"
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from traffic import RESOLVED_WRITES, Compared, compared  # noqa: E402
+from traffic import quantile as quantile_of  # noqa: E402
+
+FILE = ROOT / "tests" / "data" / "h200" / "traffic.jsonl"
 H200 = load("h200-sxm-141gb")
-# A range of 8 calls holds 0.4 to 0.8 MB of writes that are none of theirs, in two ranges 9 and 13 MB: below this many bytes a
-# call, the counter says little of the model.
-RESOLVED_WRITES = 3e6
 
 
-class Point(NamedTuple):
-    """One counted point with its prediction, bytes of one call."""
-
-    number: int
-    name: str
-    cost: Cost
-    reads: float
-    writes: float
-    least_reads: int
-    cold_reads: int
-    cold_writes: int
-    predicted_reads: int
-    predicted_writes: int
-
-    @property
-    def is_held(self) -> bool:
-        return self.number % 3 == 2
-
-    @property
-    def scratch_stays(self) -> bool:
-        """Whether less than half of what launches hand on was read from HBM."""
-        handed_on = sum(t.read_bytes_min for launch in self.cost.launches for t in launch.traffic if t.role == "intermediate")
-        return handed_on > 0 and self.reads - self.least_reads < handed_on / 2
-
-    @property
-    def read_error(self) -> float:
-        """Relative; to the reads of cold launches where an intermediate mostly stays in the L2."""
-        return abs(self.predicted_reads - self.reads) / (self.cold_reads if self.scratch_stays else self.reads)
-
-    @property
-    def write_error(self) -> float:
-        """Relative; to all bytes of cold launches where an intermediate mostly stays in the L2."""
-        return abs(self.predicted_writes - self.writes) / (self.cost.hbm_bytes_cold if self.scratch_stays else self.writes)
-
-    @property
-    def strict_write_error(self) -> float:
-        """The same relative to the writes of cold launches."""
-        return abs(self.predicted_writes - self.writes) / (self.cold_writes if self.scratch_stays else self.writes)
-
-
-def lines(mode: str) -> list[dict[str, Any]]:
-    return [line for line in map(json.loads, FILE.read_text().splitlines()) if line["mode"] == mode]
-
-
-def point_of(line: dict[str, Any]) -> Point:
-    cost = VARIANTS[line["variant"]](problem_from(line["problem"]), plan_from(line["plan"]))
-    traffic = hbm_traffic(cost, H200)
-    inputs: dict[str, int] = {}
-    for launch in cost.launches:
-        for moved in launch.traffic:
-            if moved.role == "input":
-                once = moved.read_bytes_min if moved.tensor_bytes is None else moved.tensor_bytes
-                inputs[moved.tensor] = max(inputs.get(moved.tensor, 0), once)
-    return Point(
-        line["point"],
-        f"{line['implementation']} {line['request']}",
-        cost,
-        line["counters"]["hbm_read_bytes"],
-        line["counters"]["hbm_write_bytes"],
-        sum(inputs.values()),
-        sum(moved.read_bytes_min for launch in cost.launches for moved in launch.traffic),
-        sum(moved.write_bytes_min for launch in cost.launches for moved in launch.traffic),
-        traffic.read_bytes,
-        traffic.write_bytes,
-    )
-
-
-POINTS = [point_of(line) for line in lines("steady")]
+POINTS = list(compared(FILE, H200))
 HELD = [point for point in POINTS if point.is_held]
 
 
-def streaming(point: Point) -> bool:
-    return point.reads <= 1.03 * point.least_reads
+def streaming(point: Compared) -> bool:
+    return point.is_streaming
 
 
-def hard(point: Point) -> bool:
-    return point.reads > 1.05 * point.least_reads
+def hard(point: Compared) -> bool:
+    return point.is_hard
 
 
-def errors(chosen: Callable[[Point], bool], points: list[Point] = HELD) -> list[tuple[float, str]]:
+def errors(chosen: Callable[[Compared], bool], points: list[Compared] = HELD) -> list[tuple[float, str]]:
     return sorted((point.read_error, point.name) for point in points if chosen(point))
 
 
 def quantile(sizes: list[tuple[float, str]], share: float) -> float:
-    return sizes[ceil(share * len(sizes)) - 1][0]
+    return quantile_of([size for size, _ in sizes], share)
 
 
 def test_the_set_is_large_and_has_the_hard_points() -> None:
@@ -153,7 +83,7 @@ def test_writes_in_steady_state() -> None:
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: str(point.number))
-def test_no_prediction_is_below_the_minimum_or_above_the_sm_side(point: Point) -> None:
+def test_no_prediction_is_below_the_minimum_or_above_the_sm_side(point: Compared) -> None:
     assert point.cost.hbm_bytes_min <= point.predicted_reads + point.predicted_writes <= point.cost.sm_bytes
 
 
@@ -174,10 +104,10 @@ def test_the_textbook_counts_are_far_off_where_it_matters() -> None:
     assert medians["sm_bytes"] > 1
 
 
-@pytest.mark.parametrize("line", lines("steady"), ids=lambda line: str(line["point"]))
-def test_flops_and_sm_reads_are_exact(line: dict[str, Any]) -> None:
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: str(point.number))
+def test_flops_and_sm_reads_are_exact(point: Compared) -> None:
     """FLOPs to the last one; reads of our kernels within 0.2 %, where some loads hit L1."""
-    cost, counters = point_of(line).cost, line["counters"]
+    cost, line, counters = point.cost, point.line, point.line["counters"]
     if not line["implementation"].startswith("roofline/"):
         pytest.skip("a peer: its plan is a guess")
     if (line["plan"]["form"]) != "recurrent":  # which runs on the vector units
@@ -188,9 +118,8 @@ def test_flops_and_sm_reads_are_exact(line: dict[str, Any]) -> None:
 
 def test_a_cold_call_reads_what_the_first_launch_on_an_empty_l2_must() -> None:
     """Counted apart: a call from an invalidated cache reads the minimum at least; some of what it writes is still dirty."""
-    found = lines("cold")
+    found = list(compared(FILE, H200, "cold"))
     assert len(found) >= 100
-    for line in found:
-        point = point_of(line)
+    for point in found:
         assert point.reads >= 0.99 * point.least_reads, point.name
         assert point.writes <= point.cold_writes * 1.05 + 5e6, point.name
