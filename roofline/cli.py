@@ -166,6 +166,7 @@ def measure(
     suite: Annotated[str | None, typer.Option("--suite", help="quick, default or full; problem options replace it.")] = None,
     peers: Annotated[str | None, typer.Option("--peers", help="all, or some of torch, fa3, flashinfer, flashmla, fla.")] = None,
     counters: Annotated[str, typer.Option("--counters", help="auto, ncu or off.")] = "auto",
+    count_peers: Annotated[bool, typer.Option("--count-peers", help="Read the counters of peers too.")] = False,
     l2: Annotated[str, typer.Option("--l2", help="cold (inputs rotate) or warm.")] = "cold",
     resume: Annotated[Path | None, typer.Option("--resume", help="Go on with a run file.")] = None,
     gpu: Gpu = None,
@@ -180,7 +181,7 @@ def measure(
 
     to = output.target(as_json, as_csv, None, force)
     wanted, notes = options.measure_options(given, suite, peers, counters, l2)
-    chosen = dataclasses.replace(wanted, gpu=gpu, output=out, resume=resume, force=force)
+    chosen = dataclasses.replace(wanted, count_peers=count_peers, gpu=gpu, output=out, resume=resume, force=force)
     for note in notes:
         output.print_note(note)
     with progress.drawn() as listener:

@@ -30,18 +30,21 @@ class Loop:
     listener: Listener
     notes: list[str] = field(default_factory=list)
     records: dict[str, Record] = field(default_factory=dict)
-    timed: list[tuple[Case, Record]] = field(default_factory=list)
+    uncounted: list[tuple[Case, Record]] = field(default_factory=list)
 
     def run(self, groups: Sequence[Sequence[Case]]) -> Measured:
-        """Measure the cases that the file does not hold yet. Ctrl-C ends it early, with all points made."""
-        known = {point_key(record.model_dump()) for record in self.run_so_far.records}
-        todo = [[case for case in group if point_key(case.fields()) not in known] for group in groups]
-        total, interrupted = sum(map(len, todo)), False
+        """Measure what the file does not hold yet, and count what it holds uncounted. Ctrl-C keeps all points made."""
+        known = {point_key(record.model_dump()): record for record in self.run_so_far.records}
+        keys = [[(point_key(case.fields()), case) for case in group] for group in groups]
+        todo = [[case for key, case in group if key not in known] for group in keys]
+        earlier = [(case, known[key]) for group in keys for key, case in group if key in known]
+        self.uncounted = [(case, record) for case, record in earlier if self._lacks_counters(case, record)]
+        total, interrupted = sum(map(len, todo)) + len(self.uncounted), False
         try:
             for group in todo:
                 if group:
                     self._time(group, total)
-            if self.options.counters != "off" and self.timed:
+            if self.uncounted:
                 self._count(total)
         except KeyboardInterrupt:
             interrupted = True
@@ -66,8 +69,12 @@ class Loop:
             case = group[outcome.case]
             record = self._record(case, outcome)
             self._save(record, total)
-            if record.status == "ok":
-                self.timed.append((case, record))
+            if self._lacks_counters(case, record):
+                self.uncounted.append((case, record))
+
+    def _lacks_counters(self, case: Case, record: Record) -> bool:
+        wanted = self.options.counters != "off" and (case.is_ours or self.options.count_peers)
+        return wanted and record.status == "ok" and record.counters is None
 
     def _record(self, case: Case, outcome: Outcome) -> Record:
         fields = {**case.fields(), "run_id": self.run_so_far.header.run_id}
@@ -89,13 +96,11 @@ class Loop:
         self.listener(Progress(len(self.records), total, f"{record.configuration} {record.implementation}", record))
 
     def _count(self, total: int) -> None:
-        """Run the counters over what was timed; a counted point is written again, and replaces the one before."""
+        """Count what was timed, now or earlier; a counted point is written again, and replaces the one before."""
         self.supervisor.stop()  # its memory is wanted, and two processes on one GPU disturb each other
         self.listener(Progress(len(self.records), total, "reading hardware counters"))
         replay = counters.Replay(self.gpu, self.profile, self.options.seed)
-        ours = [(case, record) for case, record in self.timed if case.is_ours]
-        others = [(case, record) for case, record in self.timed if not case.is_ours and self.options.count_peers]
-        todo = [*ours, *others]
+        todo = sorted(self.uncounted, key=lambda one: not one[0].is_ours)  # ours first
         try:
             for index, counted in replay.count([case for case, _ in todo]):
                 case, record = todo[index]

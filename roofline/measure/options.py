@@ -41,7 +41,7 @@ class Options:
     peers: tuple[str, ...] = ()  # names of ``peers.PEERS``, each run where it can stand for our variant
     implementations: tuple[str, ...] = ()  # run besides our own for every configuration
     counters: CountersMode = "auto"
-    count_peers: bool = True  # counters of peers too, after those of our kernels: each case takes about two seconds
+    count_peers: bool = False  # counters of peers too, after those of our kernels: each case takes two to three seconds
     l2: Literal["cold", "warm"] = "cold"
     output: Path | None = None
     resume: Path | None = None

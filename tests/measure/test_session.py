@@ -97,6 +97,27 @@ def test_resume_goes_on_where_the_run_stopped(gpu: Gpu) -> None:
     assert measure(replace(OPTIONS, output=None, resume=first.path)).records == ()
 
 
+def test_resume_counts_what_was_timed_and_not_counted(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = measure(replace(OPTIONS, implementations=("peer/1",))).path
+    asked: list[list[str]] = []
+
+    def count(self: counters.Replay, cases: list) -> object:
+        asked.append([f"{case.configuration.name} {case.implementation}" for case in cases])
+        yield 0, {"mode": "steady", "calls": 8, "hbm_read_bytes": 3e9, "hbm_write_bytes": 1e9}
+
+    monkeypatch.setattr(counters.Replay, "count", count)
+    told: list[Progress] = []
+    options = replace(OPTIONS, output=None, resume=path, counters="auto")
+    (counted,) = measure(options, told.append).records
+    assert asked.pop() == [name for name in statuses(path) if "peer/1" not in name]
+    assert counted.measurement.hbm_bytes_source == "counted"
+    assert (told[-1].done, told[-1].total) == (1, 5)
+    measure(options)
+    assert asked.pop() == [name for name in statuses(path) if "peer/1" not in name][1:]  # the first has its counters
+    measure(replace(options, implementations=("peer/1",), count_peers=True))
+    assert asked.pop()[-1].endswith("peer/1")
+
+
 def test_resume_needs_the_same_device(gpu: Gpu) -> None:
     path = measure(OPTIONS).path
     header, rest = path.read_text().split("\n", 1)
