@@ -1,6 +1,8 @@
 """Tables of what was measured: points beside their predictions, ceilings of a calibration, findings, and two runs compared."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
@@ -13,6 +15,7 @@ from roofline.units import format_number, format_percent, format_si
 
 SHOWN_STATUS = {"wrong": "red", "failed": "red", "unsupported": "dim"}
 STATE_STYLES = {"ok": "green", "note": "yellow", "missing": "red"}
+COLUMN_WIDTH = 7  # "1.07 GB"; a run has a table a problem, and their columns stand under each other
 VERDICT_STYLES = {"worse": "red", "better": "green", "only in A": "yellow", "only in B": "yellow"}
 
 
@@ -22,12 +25,15 @@ def run_document(path: str, records: list[dict[str, Any]], notes: list[str]) -> 
 
 
 def run_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """One flat row a point: times, bytes predicted and counted, and how it ended."""
+    """One flat row a point: its problem in words, times, bytes predicted and counted, and how it ended."""
     for record in document["records"]:
         measured, counters = record["measurement"] or {}, record["counters"] or {}
         predicted, times = record["prediction"] or {}, measured.get("time_s") or {}
+        phase = predicted.get("phase") or ""
         yield {
             "configuration": record["configuration"],
+            "phase": phase,
+            "problem": problem_words(record["problem"], phase),
             "implementation": measured.get("implementation") or record["implementation"],
             "status": record["status"],
             "reason": record["reason"],
@@ -50,35 +56,58 @@ def run_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def render_run(document: Mapping[str, Any], console: Console) -> None:
-    """Print predicted beside measured, a line a point, and what to do with the file."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", no_wrap=True)
-    table.add_column("by", no_wrap=True)
-    for column in ("roof", "time", "of roof", "HBM", "counted", "error"):
-        table.add_column(column, justify="right", no_wrap=True)
-    failed = []
-    for record, row in zip(document["records"], run_rows(document), strict=True):
-        by = row["implementation"] or ""
-        if record["status"] != "ok":
-            table.add_row(row["configuration"], by, Text(record["status"], style=SHOWN_STATUS.get(record["status"], "")))
-            failed.append(f"{row['configuration']} {by}: {record['status']}: {record['reason']}")
-            continue
-        roof_s, time_s, counted = row["predicted_time_measured_roof_s"], row["time_s"], row["hbm_bytes_counted"]
-        table.add_row(
-            row["configuration"],
-            by,
-            format_si(roof_s, "s") if roof_s else "-",
-            format_si(time_s, "s") if time_s else "-",
-            format_percent(roof_s / time_s, 2) if roof_s and time_s else "-",
-            format_si(row["hbm_bytes"], "B") if row["hbm_bytes"] else "-",
-            format_si(counted, "B") if counted else "-",
-            f"{row['hbm_bytes'] / counted - 1:+.1%}" if counted and row["hbm_bytes"] else "-",
-        )
-    console.print(table)
-    for text in [*failed, *document["notes"]]:
+    """Print predicted beside measured, a heading a problem and a line a point, and what to do with the file."""
+    pairs = list(zip(document["records"], run_rows(document), strict=True))
+    by_width = max((len(row["implementation"] or "") for _, row in pairs), default=0)
+    for number, (heading, group) in enumerate(groupby(pairs, key=lambda pair: _heading(pair[1]))):
+        for line in wrap(heading, console.width, subsequent_indent="  "):
+            console.print(Text(line, style="bold"))
+        console.print(_points_table(group, by_width, show_header=number == 0))
+    for text in [*_complaints(pairs), *document["notes"]]:
         console.print(text, highlight=False, markup=False)
     console.print("roof: time from the measured ceilings; HBM: predicted bytes; error: predicted against counted", style="dim")
     console.print(f"{document['path']}: roofline report {document['path']}", highlight=False, markup=False)
+
+
+def _heading(row: Mapping[str, Any]) -> str:
+    family = row["configuration"].partition("/")[0]
+    return ", ".join(word for word in (f"{family} {row['phase']}".strip(), row["problem"]) if word)
+
+
+def _points_table(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], by_width: int, show_header: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=show_header)
+    table.add_column("  by", no_wrap=True, min_width=by_width + 2)
+    table.add_column("time", justify="right", no_wrap=True, min_width=len("unsupported"))
+    for column in ("roof", "of roof", "HBM", "counted", "error"):
+        table.add_column(column, justify="right", no_wrap=True, min_width=COLUMN_WIDTH)
+    for record, row in pairs:
+        by = f"  {row['implementation'] or ''}"
+        if record["status"] != "ok":
+            table.add_row(by, Text(record["status"], style=SHOWN_STATUS.get(record["status"], "")))
+            continue
+        roof_s, time_s, counted = row["predicted_time_measured_roof_s"], row["time_s"], row["hbm_bytes_counted"]
+        table.add_row(
+            by,
+            format_si(time_s, "s") if time_s else "-",
+            format_si(roof_s, "s") if roof_s else "-",
+            format_percent(roof_s / time_s, 2) if roof_s and time_s else "-",
+            format_si(row["hbm_bytes"], "B") if row["hbm_bytes"] else "-",
+            format_si(counted, "B") if counted else "-",
+            f"{round(row['hbm_bytes'] / counted - 1, 3) + 0.0:+.1%}" if counted and row["hbm_bytes"] else "-",  # no -0.0%
+        )
+    return table
+
+
+def _complaints(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Iterator[str]:
+    """What failed, a line each; what an implementation cannot do, once a reason."""
+    refused = Counter[str]()
+    for record, row in pairs:
+        if record["status"] == "unsupported":
+            refused[f"{row['implementation']}: unsupported: {record['reason']}"] += 1
+        elif record["status"] != "ok":
+            yield f"{row['configuration']} {row['implementation']}: {record['status']}: {record['reason']} ({row['problem']})"
+    for text, count in refused.items():
+        yield f"{text} ({count} point{'s' if count > 1 else ''})"
 
 
 def calibration_document(calibration: Any) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from typing import Any
 
 from roofline.units import format_count
 
+USUAL_PAGE_SIZE = 16  # of problems that were asked for without --page-size
+
 
 def problem_words(problem: Mapping[str, Any], phase: str) -> str:
     """Return a problem in a line: lengths, heads, head size, batch, mask, dtypes."""
@@ -17,6 +19,8 @@ def problem_words(problem: Mapping[str, Any], phase: str) -> str:
     parts.append(f"d {head}" if head == value else f"d {head}/{value}")
     mask = problem.get("mask")
     parts += [f"window {problem.get('window')}" if mask == "window" else str(mask)] if mask != "full" else []
+    pages = problem.get("page_size")
+    parts += [f"pages of {pages}"] if pages not in (None, USUAL_PAGE_SIZE) else []
     dtype, stored = problem.get("dtype"), problem.get("kv_dtype")
     parts.append(f"{dtype}" if stored == dtype else f"{dtype}, KV {stored}")
     return ", ".join(part for part in parts if part)

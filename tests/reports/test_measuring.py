@@ -11,14 +11,30 @@ from rich.console import Console
 from roofline import cli
 from roofline.reports import measuring
 
+PROBLEM = {
+    "batch": 1,
+    "q_len": 2048,
+    "kv_len": 2048,
+    "q_heads": 32,
+    "kv_heads": 8,
+    "head_dim": 128,
+    "v_head_dim": 128,
+    "mask": "full",
+    "dtype": "bf16",
+    "kv_dtype": "bf16",
+    "page_size": 16,
+}
+
 
 def record(**changes: Any) -> dict[str, Any]:
     return {
         "configuration": "gqa/flash",
         "implementation": "roofline/flash",
+        "problem": PROBLEM,
         "status": "ok",
         "reason": None,
         "prediction": {
+            "phase": "prefill",
             "time_s": 69.5e-6,
             "time_measured_roof_s": 90.8e-6,
             "hbm_bytes": 41_943_040,
@@ -38,19 +54,38 @@ def printed(records: list[dict[str, Any]]) -> str:
 
 
 def test_predicted_stands_beside_measured_and_counted() -> None:
-    (line,) = [line for line in printed([record()]).splitlines() if line.startswith("gqa/flash")]
+    heading, columns, line = printed([record()]).splitlines()[:3]
+    assert heading == "gqa prefill, n 2k, batch 1, 32 heads, 8 KV, d 128, bf16"
+    assert columns.split() == ["by", "time", "roof", "of", "roof", "HBM", "counted", "error"]
     # 90.8 of 143 us are 63 %; 41,943,040 predicted against 42,025,824 counted bytes are -0.2 %
-    assert line.split()[:2] == ["gqa/flash", "roofline/flash"]
-    assert "90.8 µs" in line
-    assert "143 µs" in line
-    assert "63 %" in line
-    assert "-0.2%" in line
+    assert line.split() == ["roofline/flash", "143", "µs", "90.8", "µs", "63", "%", "41.9", "MB", "42.0", "MB", "-0.2%"]
+
+
+def test_each_problem_has_its_points_under_one_heading() -> None:
+    """A suite holds the same configuration many times, and without its problem a line says nothing."""
+    peer = record(
+        implementation="fa3/fwd", counters=None, measurement={"implementation": "fa3/fwd", "time_s": {"median": 1e-3}}
+    )
+    longer = {**PROBLEM, "q_len": 4096, "kv_len": 4096, "page_size": 64}
+    lines = printed([record(), peer, record(problem=longer)]).splitlines()
+    assert [line.split(",")[1] for line in lines if line.startswith("gqa prefill")] == [" n 2k", " n 4k"]
+    assert [line.split()[0] for line in lines if line.startswith("  ")][1:] == ["roofline/flash", "fa3/fwd", "roofline/flash"]
+    assert any("pages of 64" in line for line in lines)
+    ends = {line.rindex("µs") for line in lines if "roofline/flash" in line}
+    assert len(ends) == 1  # the columns of all problems stand under each other
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_what_an_implementation_cannot_do_is_said_once() -> None:
+    refused = record(status="unsupported", reason="no window", implementation="fa3/fwd", measurement=None, counters=None)
+    text = printed([refused, record(), refused])
+    assert [line for line in text.splitlines() if "no window" in line] == ["fa3/fwd: unsupported: no window (2 points)"]
 
 
 def test_a_failed_point_says_why_and_has_no_time() -> None:
     failed = record(status="failed", reason="out of [GPU] memory", measurement=None, counters=None)
     text = printed([failed])
-    assert "gqa/flash roofline/flash: failed: out of [GPU] memory" in text
+    assert "gqa/flash roofline/flash: failed: out of [GPU] memory (n 2k, batch 1" in text
     assert "µs" not in text
 
 
