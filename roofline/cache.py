@@ -198,7 +198,7 @@ class _Steady:
         for index, launch in enumerate(cost.launches):
             count, touched = launch.count or 1, 0
             for traffic in launch.traffic:
-                name, read, write = traffic.buffer or traffic.tensor, traffic.read_bytes_min, traffic.write_bytes_min
+                name, read, write = traffic.buffer or traffic.tensor, traffic.distinct_read_bytes, traffic.write_bytes_min
                 touched += read + write
                 sizes = inputs if traffic.role == "input" else written
                 size = (read if read > write else write) / count
@@ -257,7 +257,7 @@ class _Steady:
 
     def _shared(self, index: int, traffic: Traffic) -> int:
         """Reads of an operand that CTAs share: once, and again by each wave in which it has not survived."""
-        launch, least, share = self.launches[index], traffic.read_bytes_min, traffic.sharing
+        launch, least, share = self.launches[index], traffic.distinct_read_bytes, traffic.sharing
         if share is None or self.sm_count is None:
             return least
         resident = self.sm_count * launch.ctas_per_sm
@@ -283,7 +283,7 @@ class _Steady:
         shared_bytes = private_bytes = 0
         for traffic in launch.traffic:
             if traffic.sharing == share:
-                shared_bytes += traffic.read_bytes_min
+                shared_bytes += traffic.distinct_read_bytes
             else:
                 private_bytes += traffic.read_bytes_min + traffic.write_bytes_min
         order = self._falling if share.order in ("falling", "together", "light-last") else self._waves

@@ -35,6 +35,7 @@ class Traffic(NamedTuple):
     ``*_min``: distinct bytes, each once, summed over the ``count`` launches; ``sm_*``: what SMs request, re-reads included, in
     32-byte sectors. ``tensor_bytes``: distinct bytes over all of them together, where that is less than the sum. ``buffer``:
     the scratch memory that the tensor lies in, where it takes that of another. ``at_end``: CTAs write it as they end.
+    ``edge_bytes``: read beside the minimum, because tiles are read whole: keys before the first that a window shows.
     """
 
     tensor: str
@@ -47,6 +48,12 @@ class Traffic(NamedTuple):
     tensor_bytes: int | None = None
     buffer: str | None = None
     at_end: bool = False
+    edge_bytes: int = 0
+
+    @property
+    def distinct_read_bytes(self) -> int:
+        """Distinct bytes that the launches read, those that nobody needs included."""
+        return self.read_bytes_min + self.edge_bytes
 
 
 class Launch(NamedTuple):

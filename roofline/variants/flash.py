@@ -8,7 +8,7 @@ inference, so there is no workspace.
 from roofline.cost import Cost, Launch, Order, Sharing, Traffic, ceil_div, sectors
 from roofline.plan import HOPPER_LIGHT_PART, Plan
 from roofline.problem import GroupedKV, Problem
-from roofline.variants.cached import cached_tensor
+from roofline.variants.cached import cached_tensor, window_edge_rows
 
 
 def cost(problem: Problem, plan: Plan) -> Cost:
@@ -33,8 +33,9 @@ def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponen
     light_share = 1 / HOPPER_LIGHT_PART if order == "light-last" else 0.0
     share = Sharing(problem.batch * kv.heads, per_stream, group, order, light_share)
 
-    keys = cached_tensor(problem, "K", d, visible, kv_rows * heads, q_tiles * heads, share)
-    values = cached_tensor(problem, "V", dv, visible, kv_rows * heads, q_tiles * heads, share)
+    edge = window_edge_rows(problem, plan.kv_tile) * kv.heads
+    keys = cached_tensor(problem, "K", d, visible, kv_rows * heads, q_tiles * heads, share, edge)
+    values = cached_tensor(problem, "V", dv, visible, kv_rows * heads, q_tiles * heads, share, edge)
     q_row, o_row = problem.row_bytes(d), problem.row_bytes(dv)
     return Launch(
         name,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div, sectors
 from roofline.plan import Plan, padded_width
 from roofline.problem import GroupedKV, LatentKV, Problem
-from roofline.variants.cached import cached_tensor
+from roofline.variants.cached import cached_tensor, window_edge_rows
 from roofline.variants.flash import attention
 from roofline.variants.split_kv import count_packed, packed_attention
 
@@ -78,8 +78,9 @@ def _expanded(problem: Problem, plan: Plan, kv: LatentKV) -> Cost:
 def _absorbed(problem: Problem, plan: Plan, kv: LatentKV) -> Cost:
     packed = count_packed(problem, plan)
     share = Sharing(problem.batch, max(ceil_div(packed.ctas, problem.batch), 1))
+    edge = window_edge_rows(problem, plan.kv_tile)
     # One tile of the cache serves as K and as V, so it is read once.
-    reads = cached_tensor(problem, "latent_KV", kv.cached_dim, problem.visible_keys, packed.kv_rows, packed.ctas, share)
+    reads = cached_tensor(problem, "latent_KV", kv.cached_dim, problem.visible_keys, packed.kv_rows, packed.ctas, share, edge)
     attended = packed_attention("mla-absorbed", problem, plan, packed, reads, kv.cached_dim, kv.latent_dim)
     if not problem.mla_projections:
         return attended

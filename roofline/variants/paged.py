@@ -10,7 +10,7 @@ from typing import NamedTuple
 from roofline.cost import Cost, Sharing, Traffic, ceil_div, sectors
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
-from roofline.variants.cached import cached_tensor
+from roofline.variants.cached import cached_tensor, window_edge_rows
 from roofline.variants.split_kv import count_packed, packed_attention, split_tiles
 
 INDEX_BYTES = 4
@@ -32,10 +32,11 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     distinct = (problem.visible_keys - shared_keys(problem)) * kv.heads
     ctas = packed.ctas * kv.heads
     share = Sharing(problem.batch * kv.heads, max(ceil_div(packed.ctas, problem.batch), 1))
+    edge = window_edge_rows(problem, plan.kv_tile) * kv.heads
     table, lengths_read = entries * INDEX_BYTES, problem.batch * INDEX_BYTES
     reads = (
-        *cached_tensor(problem, "K", kv.head_dim, distinct, packed.kv_rows * kv.heads, ctas, share),
-        *cached_tensor(problem, "V", kv.v_head_dim, distinct, packed.kv_rows * kv.heads, ctas, share),
+        *cached_tensor(problem, "K", kv.head_dim, distinct, packed.kv_rows * kv.heads, ctas, share, edge),
+        *cached_tensor(problem, "V", kv.v_head_dim, distinct, packed.kv_rows * kv.heads, ctas, share, edge),
         Traffic("page_table", "input", table, 0, max(table_sectors * kv.heads, table)),
         Traffic("kv_lengths", "input", lengths_read, 0, ctas * sectors(INDEX_BYTES)),
     )

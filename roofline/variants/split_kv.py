@@ -13,7 +13,7 @@ from typing import NamedTuple
 from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div, sectors
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem
-from roofline.variants.cached import cached_tensor
+from roofline.variants.cached import cached_tensor, window_edge_rows
 
 PARTIAL_BYTES = 4  # partial outputs and log-sum-exps are fp32
 COUNTER_BYTES = 4
@@ -48,9 +48,10 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     visible = problem.visible_keys * kv.heads
     ctas = packed.ctas * kv.heads
     share = Sharing(problem.batch * kv.heads, max(ceil_div(packed.ctas, problem.batch), 1))
+    edge = window_edge_rows(problem, plan.kv_tile) * kv.heads
     reads = (
-        *cached_tensor(problem, "K", kv.head_dim, visible, packed.kv_rows * kv.heads, ctas, share),
-        *cached_tensor(problem, "V", kv.v_head_dim, visible, packed.kv_rows * kv.heads, ctas, share),
+        *cached_tensor(problem, "K", kv.head_dim, visible, packed.kv_rows * kv.heads, ctas, share, edge),
+        *cached_tensor(problem, "V", kv.v_head_dim, visible, packed.kv_rows * kv.heads, ctas, share, edge),
     )
     return packed_attention("split-kv", problem, plan, packed, reads, kv.head_dim, kv.v_head_dim)
 
