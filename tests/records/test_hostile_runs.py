@@ -8,7 +8,7 @@ import pytest
 from roofline.errors import InputError
 from roofline.records import read
 
-RUN = Path(__file__).parents[2] / "docs" / "results" / "h200" / "quick-with-counters.jsonl"
+RUN = Path(__file__).parents[2] / "docs" / "results" / "h200" / "full-with-peers.jsonl"
 
 
 def written(folder: Path, **changes: object) -> Path:
