@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from roofline.reports.problem_words import problem_words
+from roofline.reports.output import print_heading, print_table
+from roofline.reports.problem_words import heading, problem_words
 from roofline.units import format_number, format_percent, format_si
 
 SHOWN_STATUS = {"wrong": "red", "failed": "red", "unsupported": "dim"}
@@ -59,10 +60,9 @@ def render_run(document: Mapping[str, Any], console: Console) -> None:
     """Print predicted beside measured, a heading a problem and a line a point, and what to do with the file."""
     pairs = list(zip(document["records"], run_rows(document), strict=True))
     by_width = max((len(row["implementation"] or "") for _, row in pairs), default=0)
-    for number, (heading, group) in enumerate(groupby(pairs, key=lambda pair: _heading(pair[1]))):
-        for line in wrap(heading, console.width, subsequent_indent="  "):
-            console.print(Text(line, style="bold"))
-        console.print(_points_table(group, by_width, show_header=number == 0))
+    for number, (words, group) in enumerate(groupby(pairs, key=lambda pair: _heading(pair[1]))):
+        print_heading(words, console)
+        print_table(_points_table(group, by_width, show_header=number == 0), console)
     for text in [*_complaints(pairs), *document["notes"]]:
         console.print(text, highlight=False, markup=False)
     console.print("roof: time from the measured ceilings; HBM: predicted bytes; error: predicted against counted", style="dim")
@@ -70,8 +70,7 @@ def render_run(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _heading(row: Mapping[str, Any]) -> str:
-    family = row["configuration"].partition("/")[0]
-    return ", ".join(word for word in (f"{family} {row['phase']}".strip(), row["problem"]) if word)
+    return heading(row["configuration"], row["phase"], row["problem"])
 
 
 def _points_table(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], by_width: int, show_header: bool) -> Table:

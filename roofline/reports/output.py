@@ -115,6 +115,14 @@ def _wide(stream: TextIO, width: int) -> Console:
     return Console(file=stream, width=width, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
+def print_heading(words: str, to: Console) -> None:
+    """Print what stands over a table, in lines that fit."""
+    from textwrap import wrap
+
+    for line in wrap(words, to.width, subsequent_indent="  "):
+        to.print(line, style="bold")
+
+
 def print_table(table: "Table", to: Console) -> None:
     """Print ``table``; off a terminal it is as wide as its cells, because one that has to fit cuts them."""
     wide = to if to.file.isatty() else _wide(cast(TextIO, to.file), UNCUT_WIDTH)

@@ -26,6 +26,11 @@ def problem_words(problem: Mapping[str, Any], phase: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def heading(configuration: str, phase: str, problem: str) -> str:
+    """Return what stands over the points of one problem: ``gqa prefill, n 4k, ...``; ``problem`` is in words already."""
+    return ", ".join(word for word in (f"{configuration.partition('/')[0]} {phase}".strip(), problem) if word)
+
+
 def _length_words(problem: Mapping[str, Any], phase: str) -> str:
     if problem.get("lengths"):
         runs = problem["lengths"]

@@ -1,6 +1,7 @@
 """A view in a terminal of 80 columns: summary, a table of the points, verdicts, errors against counters, a text roofline."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
@@ -9,12 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from roofline.reports.accuracy import ALL, REREADING, REREADING_ABOVE, STREAMING, STREAMING_AT_MOST, Accuracy, by_variant
-from roofline.reports.output import print_table
+from roofline.reports.output import print_heading, print_table
 from roofline.reports.plot import MARKERS, chart
 from roofline.reports.points import Point
+from roofline.reports.problem_words import heading
 from roofline.reports.view import ROOF_NAMES, View
 from roofline.units import format_percent, format_si
 
+POINT_COLUMNS = {"time": 11, "FLOP/s": 6, "roof": 5, "bound": 11, "HBM": 8, "error": 9}  # and their widths: "unsupported"
 SAME = 1e-9  # an error this small is rounding
 BAD = ("wrong", "failed", "unsupported")
 
@@ -37,7 +40,7 @@ def render_view(view: View, console: Console) -> None:
         points = [point for point in view.points if point.run == index]
         if points:
             console.print()
-            print_table(_points(points, view.roof), console)
+            _print_points(points, view.roof, console)
             marks = {SOURCE_MARKS[point.hbm_source]: point.hbm_source for point in points if point.hbm_source in SOURCE_MARKS}
             if marks and any(point.hbm_source == "counted" for point in points):
                 said = "; ".join(f"{mark} {SOURCE_WORDS[source]}" for mark, source in marks.items())
@@ -133,21 +136,34 @@ def chart_of(view: View) -> dict[str, Any] | None:
     return {"device": device, "conventions": {"roof": "datasheet"}, "results": results} if results else None
 
 
-def _points(points: list[Point], roof: str) -> Table:
-    table = _table("")
-    for column in ("by", "time", "FLOP/s", "roof", "bound", "HBM", "error"):
-        table.add_column(column, justify="left" if column in ("by", "bound") else "right", no_wrap=True)
+def _print_points(points: list[Point], roof: str, console: Console) -> None:
+    """Print a heading a problem, and under it a line a point; the columns of all problems stand under each other."""
+    name_width = max(len(_name(point)) for point in points)
+    groups = groupby(points, key=lambda point: heading(point.configuration, point.phase, point.problem))
+    for number, (words, group) in enumerate(groups):
+        print_heading(words, console)
+        print_table(_points(group, roof, name_width, show_header=number == 0), console)
+
+
+def _name(point: Point) -> str:
+    maker = point.implementation.removeprefix("roofline/") if point.is_ours else point.implementation
+    return f"{point.number:>3} {maker}"
+
+
+def _points(points: Iterable[Point], roof: str, name_width: int, show_header: bool) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=show_header)
+    table.add_column("    by", no_wrap=True, min_width=name_width)
+    for column, width in POINT_COLUMNS.items():
+        table.add_column(column, justify="left" if column == "bound" else "right", no_wrap=True, min_width=width)
     for point in points:
-        name = Text(f"{point.number} {point.configuration}")
-        maker = Text(point.implementation.removeprefix("roofline/") if point.is_ours else point.implementation)
+        name = Text(_name(point))
         if point.status in BAD:
-            table.add_row(name, maker, Text(point.status, style="yellow"))
+            table.add_row(name, Text(point.status, style="yellow"))
             continue
         time_s = point.measured_s or point.predicted_s.get(roof) or point.predicted_s.get("datasheet")
         share = point.roof_share.get(roof)
         table.add_row(
             name,
-            maker,
             ("" if point.measured_s else "≥ ") + format_si(time_s, "s") if time_s else "-",
             format_si(point.flops / time_s, "") if point.flops and time_s else "-",
             format_percent(share, 2) if share else "-",

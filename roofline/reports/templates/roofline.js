@@ -80,26 +80,27 @@ function ceilings(state, roof, points) {
   }
   return [...lines.values()];
 }
-// The name of a ceiling along its line, from ``ends``: where it covers no marker, from the left on a slope, from the right on a peak.
-function named(text, ends, toPixel, taken, area, slopes) {
-  const [[x0, y0], [x1, y1]] = ends.map(([x, y]) => toPixel({ x, y })), half = 3.1 * text.length + 4;
+// The name of a ceiling along its line, from ``ends``, the first of ``texts`` for which there is room: where it covers no marker and
+// none of the ``others`` (boxes along other lines), from the left on a slope, there also below it, from the right on a peak.
+function named(texts, ends, toPixel, taken, others, area, slopes) {
+  const [[x0, y0], [x1, y1]] = ends.map(([x, y]) => toPixel({ x, y })), angle = Math.atan2(y1 - y0, x1 - x0), steps = 40;
   const from = y0 > area[1] ? x0 + ((y0 - area[1]) * (x1 - x0)) / (y0 - y1) : x0; // where the line enters the plot
-  const angle = Math.atan2(y1 - y0, x1 - x0), room = Math.max((x1 - from) / Math.cos(angle) - 2 * half, 0), steps = 40;
-  const boxesAt = (along, off) => {
-    const centre = [from + along * Math.cos(angle) + off * Math.sin(angle), y0 + (from - x0) * Math.tan(angle) + along * Math.sin(angle) - off * Math.cos(angle)], boxes = [];
+  const at = (text, step, off) => {
+    const half = 3.1 * text.length + 4, room = Math.max((x1 - from) / Math.cos(angle) - 2 * half, 0), along = half + 4 + (room * step) / steps, boxes = [];
+    const centre = [from + along * Math.cos(angle) + off * Math.sin(angle), y0 + (from - x0) * Math.tan(angle) + along * Math.sin(angle) - off * Math.cos(angle)];
     for (let step = -half; step <= half; step += 8) boxes.push(around([centre[0] + step * Math.cos(angle), centre[1] + step * Math.sin(angle)], 6));
-    return [centre, boxes];
+    return { text, centre, boxes };
   };
-  let best = null;
-  for (const off of [9, 22]) {
-    for (let step = 0; step <= steps && !best; step += 1) {
-      const along = half + 4 + (room * (slopes ? step : steps - step)) / steps, [centre, boxes] = boxesAt(along, off);
-      if (!boxes.some((box) => box[0] < 0 || meets(box, taken))) best = [centre, boxes];
-    }
-  }
-  const [centre, boxes] = best || boxesAt(slopes ? half + 4 : half + room, 9);
+  const candidates = texts.flatMap((text) => (slopes ? [9, -11, 22, -24] : [9, 22]).flatMap((off) => Array.from({ length: steps + 1 }, (_, step) => at(text, slopes ? step : steps - step, off))));
+  const free = ({ boxes }) => !boxes.some((box) => box[0] < 0 || box[3] > area[1] || meets(box, taken) || meets(box, others));
+  const { text, centre, boxes } = candidates.find(free) || at(texts.at(-1), slopes ? 0 : steps, 9);
   taken.push(...boxes);
   return { x: centre[0] / area[0], y: 1 - centre[1] / area[1], xref: "paper", yref: "paper", xanchor: "center", yanchor: "middle", text, textangle: (angle * 180) / Math.PI, showarrow: false, font: { size: 11, color: css("--soft") } };
+}
+// Small boxes along the slopes of ``lines``.
+function along(lines, left, right, toPixel) {
+  const steps = 200, ratio = right / left;
+  return lines.flatMap((line) => Array.from({ length: steps + 1 }, (_, step) => left * ratio ** (step / steps)).map((x) => around(toPixel({ x, y: x * line.per_s }), 2)));
 }
 function drawRoofline(points, state) {
   const everything = marks(VIEW.points, state), chosen = marks(points, state), shown = thin(chosen);
@@ -128,8 +129,8 @@ function drawRoofline(points, state) {
         line: { color: css("--text"), width: strong ? 1.6 : 1, dash: strong ? (line.names.has("L2") ? "dashdot" : "solid") : "dot" }, opacity: strong ? 0.9 : 0.45, meta: "ceiling" });
       if (!strong) continue;
       const twin = other.find((each) => [...each.names].some((name) => line.names.has(name))), upper = Math.max(line.per_s, twin ? twin.per_s : 0);
-      const both = twin && twin.per_s !== line.per_s && !phone ? `${label} (${state.roof === "measured" ? "data sheet" : "measured"} ${si(twin.per_s, unit)})` : label;
-      notes.push(named(both, line.memory ? x.map((at) => [at, at * upper]) : x.map((at) => [at, upper]), toPixel, taken, area, line.memory));
+      const both = twin && twin.per_s !== line.per_s && !phone ? [`${label} (${state.roof === "measured" ? "data sheet" : "measured"} ${si(twin.per_s, unit)})`, label] : [label];
+      notes.push(named(both, line.memory ? x.map((at) => [at, at * upper]) : x.map((at) => [at, upper]), toPixel, taken, along(lines.filter((each) => each !== line && each.memory), left, right, toPixel), area, line.memory));
     }
   }
   const joined = { x: [], y: [], mode: "lines", type: "scatter", hoverinfo: "skip", showlegend: false, line: { color: css("--soft"), width: 1 }, opacity: 0.6, meta: "joined" };
