@@ -6,7 +6,7 @@ and both multiply both tiles with their own half of the columns, even tile first
 softmax of the other. The running maximum travels with the weights, left to right within a pair of tiles and right to left from
 pair to pair.
 
-Two tiles and Q are all that shared memory holds. A third group loads each half of a tile, in boxes of 64 columns, as soon as it
+Two tiles and Q are all that shared memory holds. One warp more loads each half of a tile, by one instruction, as soon as it
 has been multiplied. The weights of a tile lie where its RoPE columns lay, which only its scores need; those of Q are kept in
 registers, as shared memory is read for almost as long as the products take. docs/mla-kernel.md has what was tried.
 """
@@ -30,9 +30,10 @@ from roofline.problem import LatentKV, Problem
 
 ROWS = gl.constexpr(64)
 KEYS = gl.constexpr(64)  # of a tile
-BOX = gl.constexpr(64)  # columns of one load: 128 bytes, as wide as the swizzle
-BOXES = gl.constexpr(2)  # of one barrier and one product
-GROUP_REGISTERS = gl.constexpr(240)  # of a thread that multiplies; 24 are left to those that load
+BOX = gl.constexpr(64)  # columns that lie together in shared memory: 128 bytes, as wide as the swizzle
+BOXES = gl.constexpr(4)  # of one load and its barrier: half of a tile, but for its RoPE columns
+PRODUCTS = gl.constexpr(2)  # of weights and half a tile: while the first runs, the sums of the next are scaled
+GROUP_REGISTERS, LOADER_REGISTERS = (gl.constexpr(i) for i in (240, 24))  # of a thread
 
 # Barriers: a half of a tile is free; what the groups wait for.
 EVEN_LEFT, EVEN_RIGHT, ODD_LEFT, ODD_RIGHT = (gl.constexpr(i) for i in range(4))
@@ -59,6 +60,7 @@ def launch(
     q_tiles = ceil_div(rows, plan.q_tile)
     absorbed[(batch * q_tiles * plan.splits,)](
         _boxes(q, batch, rows),
+        _wide_boxes(cache, batch, kv_len),
         _boxes(cache, batch, kv_len),
         _boxes(out, batch, rows),
         partial,
@@ -85,9 +87,17 @@ def _boxes(tensor: torch.Tensor, batch: int, rows: int) -> TensorDescriptor:
     return TensorDescriptor(tensor, [batch, rows, width], [rows * width, width, 1], [1, ROWS.value, BOX.value], layout)
 
 
+def _wide_boxes(cache: torch.Tensor, batch: int, rows: int) -> TensorDescriptor:
+    """Describe [tokens, width] as [batch, boxes in a row, rows, columns of a box], so that one load brings several boxes."""
+    width = cache.shape[-1]
+    layout = gl.NVMMASharedLayout(128, 16, 4)
+    shape, strides = [batch, width // BOX.value, rows, BOX.value], [rows * width, BOX.value, width, 1]
+    return TensorDescriptor(cache, shape, strides, [1, BOXES.value, KEYS.value, BOX.value], layout)
+
+
 @gluon.jit(do_not_specialize=["q_len", "kv_len", "heads", "q_tiles", "splits", "lse_stride"])
 def absorbed(
-    q_boxes, cache_boxes, out_boxes, partial, lse, q_len, kv_len, heads, q_tiles, splits, lse_stride, scale,
+    q_boxes, latent_boxes, rope_boxes, out_boxes, partial, lse, q_len, kv_len, heads, q_tiles, splits, lse_stride, scale,
     LATENT: gl.constexpr, ROPE: gl.constexpr, CAUSAL: gl.constexpr, SPLIT: gl.constexpr,
 ):  # fmt: skip
     """One CTA: 64 (query, head) rows of one sequence over one split of its latents. All sequences are equal."""
@@ -110,71 +120,57 @@ def absorbed(
         if first >= end:
             return
 
-    HALF: gl.constexpr = LATENT // 2 // BOX  # boxes of half the columns
-    LOADS: gl.constexpr = 2 * (HALF // BOXES) + 1  # barriers of one tile
+    BOXES_IN_ROW: gl.constexpr = LATENT // BOX
     layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
     barriers: gl.constexpr = mbarrier.MBarrierLayout()
-    q = gl.allocate_shared_memory(cache_boxes.dtype, [2 * HALF, ROWS, BOX], layout)
-    q_rope = gl.allocate_shared_memory(cache_boxes.dtype, [ROWS, BOX], layout)
-    latent = gl.allocate_shared_memory(cache_boxes.dtype, [4 * HALF, KEYS, BOX], layout)
-    rope = gl.allocate_shared_memory(cache_boxes.dtype, [2, KEYS, BOX], layout)
+    q = gl.allocate_shared_memory(q_boxes.dtype, [BOXES_IN_ROW, ROWS, BOX], layout)
+    q_rope = gl.allocate_shared_memory(q_boxes.dtype, [ROWS, BOX], layout)
+    latent = gl.allocate_shared_memory(q_boxes.dtype, [2 * BOXES_IN_ROW, KEYS, BOX], layout)
+    rope = gl.allocate_shared_memory(q_boxes.dtype, [2, KEYS, BOX], layout)
     vectors = gl.allocate_shared_memory(gl.float32, [4, ROWS], gl.SwizzledSharedLayout(1, 1, 1, [0]))
-    full = gl.allocate_shared_memory(gl.int64, [2 * LOADS, 1], barriers)
+    full = gl.allocate_shared_memory(gl.int64, [6, 1], barriers)
     free = gl.allocate_shared_memory(gl.int64, [4, 1], barriers)
     ready = gl.allocate_shared_memory(gl.int64, [5, 1], barriers)
-    for i in gl.static_range(2 * LOADS):
+    for i in gl.static_range(6):
         mbarrier.init(full.index(i), count=1)
     for i in gl.static_range(4):
         mbarrier.init(free.index(i), count=1)
     for i in gl.static_range(5):
         mbarrier.init(ready.index(i), count=1)
+    fence_async_shared()
 
     shared = (q, q_rope, latent, rope, vectors, full, free, ready)
     place = (sequence, first_row, split, first, end, whole)
     sizes = (q_len, kv_len, heads, splits, lse_stride, scale)
     gl.warp_specialize(
         [
-            (_load, (shared, place, q_boxes, cache_boxes, LATENT, ROPE)),
             (_left, (shared, place, sizes, out_boxes, partial, lse, LATENT, CAUSAL, SPLIT)),
             (_right, (shared, place, sizes, out_boxes, partial, lse, LATENT, CAUSAL, SPLIT)),
+            (_load, (shared, place, q_boxes, latent_boxes, rope_boxes, LATENT, ROPE)),
         ],
-        [4, 4],
-        [GROUP_REGISTERS, GROUP_REGISTERS],
+        [4, 1],
+        [GROUP_REGISTERS, LOADER_REGISTERS],
     )
 
 
 @gluon.jit
-def _load(shared, place, q_boxes, cache_boxes, LATENT: gl.constexpr, ROPE: gl.constexpr):
+def _load(shared, place, q_boxes, latent_boxes, rope_boxes, LATENT: gl.constexpr, ROPE: gl.constexpr):
     """Load Q once, then each half of a tile as soon as it is free; the RoPE columns come with the half that is freed last."""
     q, q_rope, latent, rope, _vectors, full, free, ready = shared
     sequence, first_row, _split, first, end, _whole = place
-    HALF: gl.constexpr = LATENT // 2 // BOX
+    BOXES_IN_ROW: gl.constexpr = LATENT // BOX
     mbarrier.expect(ready.index(Q_FULL), (LATENT + ROPE) * ROWS * 2)
-    for box in gl.static_range(2 * HALF):
+    for box in gl.static_range(BOXES_IN_ROW):
         _copy(q_boxes, sequence, first_row, box * BOX, ready.index(Q_FULL), q.index(box))
     _copy(q_boxes, sequence, first_row, LATENT, ready.index(Q_FULL), q_rope)
     pairs = (end - first) // 2
     row = first * KEYS
     for pair in range(pairs):
-        phase = (pair & 1) ^ 1
-        mbarrier.wait(free.index(EVEN_LEFT), phase)
-        _load_half(cache_boxes, sequence, row, full, latent, 0, 0, HALF)
-        mbarrier.wait(free.index(EVEN_RIGHT), phase)
-        _load_half(cache_boxes, sequence, row, full, latent, 0, 1, HALF)
-        _load_rope(cache_boxes, sequence, row, full, rope, 0, HALF)
-        mbarrier.wait(free.index(ODD_RIGHT), phase)
-        _load_half(cache_boxes, sequence, row + KEYS, full, latent, 1, 1, HALF)
-        mbarrier.wait(free.index(ODD_LEFT), phase)
-        _load_half(cache_boxes, sequence, row + KEYS, full, latent, 1, 0, HALF)
-        _load_rope(cache_boxes, sequence, row + KEYS, full, rope, 1, HALF)
+        _load_tile(latent_boxes, rope_boxes, sequence, row, full, free, latent, rope, pair, 0, LATENT)
+        _load_tile(latent_boxes, rope_boxes, sequence, row + KEYS, full, free, latent, rope, pair, 1, LATENT)
         row += 2 * KEYS
     if (end - first) % 2 == 1:
-        phase = (pairs & 1) ^ 1
-        mbarrier.wait(free.index(EVEN_LEFT), phase)
-        _load_half(cache_boxes, sequence, row, full, latent, 0, 0, HALF)
-        mbarrier.wait(free.index(EVEN_RIGHT), phase)
-        _load_half(cache_boxes, sequence, row, full, latent, 0, 1, HALF)
-        _load_rope(cache_boxes, sequence, row, full, rope, 0, HALF)
+        _load_tile(latent_boxes, rope_boxes, sequence, row, full, free, latent, rope, pairs, 0, LATENT)
 
 
 @gluon.jit
@@ -186,45 +182,40 @@ def _copy(source, sequence, row, column, barrier, target):
 
 
 @gluon.jit
-def _load_half(source, sequence, row, full, latent, ODD: gl.constexpr, RIGHT: gl.constexpr, HALF: gl.constexpr):
-    GROUPS: gl.constexpr = HALF // BOXES
-    for group in gl.static_range(GROUPS):
-        barrier = full.index(ODD * (2 * GROUPS + 1) + RIGHT * GROUPS + group)
-        mbarrier.expect(barrier, BOXES * KEYS * BOX * 2)
-        for i in gl.static_range(BOXES):
-            box = RIGHT * HALF + group * BOXES + i
-            _copy(source, sequence, row, box * BOX, barrier, latent.index(ODD * 2 * HALF + box))
-
-
-@gluon.jit
-def _load_rope(source, sequence, row, full, rope, ODD: gl.constexpr, HALF: gl.constexpr):
-    LOADS: gl.constexpr = 2 * (HALF // BOXES) + 1
-    barrier = full.index(ODD * LOADS + LOADS - 1)
-    mbarrier.expect(barrier, KEYS * BOX * 2)
-    _copy(source, sequence, row, 2 * HALF * BOX, barrier, rope.index(ODD))
-
-
-@gluon.jit
-def _score(
-    q, q_rope, latent, rope, full, phase, zero,
-    ODD: gl.constexpr, HALF: gl.constexpr, LAYOUT: gl.constexpr,
+def _load_tile(
+    latent_boxes, rope_boxes, sequence, row, full, free, latent, rope, pair, ODD: gl.constexpr, LATENT: gl.constexpr
 ):  # fmt: skip
+    """Load a tile, first the half that is free first."""
+    layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 4)
+    halves = latent._reinterpret(latent.dtype, [4, 1, BOXES, KEYS, BOX], layout)
+    for turn in gl.static_range(2):
+        half = (turn + ODD) % 2
+        mbarrier.wait(free.index(2 * ODD + half), (pair & 1) ^ 1)
+        barrier = full.index(3 * ODD + half)
+        mbarrier.expect(barrier, BOXES * KEYS * BOX * 2)
+        tma.async_copy_global_to_shared(latent_boxes, [sequence, half * BOXES, row, 0], barrier, halves.index(2 * ODD + half))
+    barrier = full.index(3 * ODD + 2)
+    mbarrier.expect(barrier, KEYS * BOX * 2)
+    _copy(rope_boxes, sequence, row, LATENT, barrier, rope.index(ODD))
+
+
+@gluon.jit
+def _score(q, q_rope, latent, rope, full, phase, zero, ODD: gl.constexpr, LAYOUT: gl.constexpr):
     """Return the scores of a tile, as its columns arrive: first the half that was free first.
 
     ``zero`` is 0, which the compiler cannot know: it would keep the descriptors of all boxes in registers, and spill.
     """
-    GROUPS: gl.constexpr = HALF // BOXES
     WIDTH: gl.constexpr = BOXES * BOX
     layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
-    queries = q._reinterpret(q.dtype, [2 * GROUPS, ROWS, WIDTH], layout)
-    keys = latent._reinterpret(q.dtype, [4 * GROUPS, KEYS, WIDTH], layout)
+    queries = q._reinterpret(q.dtype, [2, ROWS, WIDTH], layout)
+    keys = latent._reinterpret(q.dtype, [4, KEYS, WIDTH], layout)
     scores = warpgroup_mma_init(gl.zeros([ROWS, KEYS], gl.float32, layout=LAYOUT))
-    for i in gl.static_range(2 * GROUPS):
-        part = (i + ODD * GROUPS) % (2 * GROUPS)
-        mbarrier.wait(full.index(ODD * (2 * GROUPS + 1) + part), phase)
-        transposed = keys.index(ODD * 2 * GROUPS + part + zero).permute((1, 0))
-        scores = warpgroup_mma(queries.index(part + zero), transposed, scores, use_acc=i > 0, is_async=True)
-    mbarrier.wait(full.index(ODD * (2 * GROUPS + 1) + 2 * GROUPS), phase)
+    for turn in gl.static_range(2):
+        half = (turn + ODD) % 2
+        mbarrier.wait(full.index(3 * ODD + half), phase)
+        transposed = keys.index(2 * ODD + half + zero).permute((1, 0))
+        scores = warpgroup_mma(queries.index(half + zero), transposed, scores, use_acc=turn > 0, is_async=True)
+    mbarrier.wait(full.index(3 * ODD + 2), phase)
     scores = warpgroup_mma(q_rope, rope.index(ODD).permute((1, 0)), scores, is_async=True)
     return warpgroup_mma_wait(0, deps=[scores])
 
@@ -253,22 +244,37 @@ def _finite(peak):
 
 @gluon.jit
 def _scaled(acc, factor):
-    """Return ``acc`` with each row times its ``factor``."""
-    return acc * gl.convert_layout(factor, gl.SliceLayout(1, acc.type.layout))[:, None]
+    """Return all parts of ``acc`` with each row times its ``factor``."""
+    factor = gl.convert_layout(factor, gl.SliceLayout(1, acc[0].type.layout))[:, None]
+    result = acc[:0]
+    for i in gl.static_range(PRODUCTS):
+        result = result + (acc[i] * factor,)  # noqa: RUF005 (Triton has no unpacking)
+    return result
 
 
 @gluon.jit
-def _values(latent, ODD: gl.constexpr, RIGHT: gl.constexpr, HALF: gl.constexpr):
-    """Return half the columns of a tile as [KEYS, columns]."""
+def _values(latent, tile: gl.constexpr, part: gl.constexpr):
+    """Return the columns of one product as [KEYS, columns]; ``latent`` holds two tiles."""
     layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 2)
-    return latent._reinterpret(latent.dtype, [4, KEYS, HALF * BOX], layout).index(2 * ODD + RIGHT)
+    PARTS: gl.constexpr = 2 * PRODUCTS
+    WIDTH: gl.constexpr = latent.shape[0] // (2 * PARTS) * BOX
+    return latent._reinterpret(latent.dtype, [2 * PARTS, KEYS, WIDTH], layout).index(tile * PARTS + part)
 
 
 @gluon.jit
-def _multiplied(weights, values, acc):
-    """Issue the product of weights in registers and add it to ``acc``."""
-    operand = gl.convert_layout(weights, gl.DotOperandLayout(0, acc.type.layout, 2))
-    return warpgroup_mma(operand, values, acc, is_async=True)
+def _multiplied(weights, latent, acc, ODD: gl.constexpr, RIGHT: gl.constexpr):
+    """Issue the products of ``weights`` with half the columns of a tile and add them to ``acc``."""
+    issued = acc[:0]
+    for i in gl.static_range(PRODUCTS):
+        values = _values(latent, ODD, RIGHT * PRODUCTS + i)
+        issued = issued + (warpgroup_mma(weights, values, acc[i], is_async=True),)  # noqa: RUF005
+    return issued
+
+
+@gluon.jit
+def _operand(weights, acc):
+    """Return ``weights`` as an operand in registers."""
+    return gl.convert_layout(weights, gl.DotOperandLayout(0, acc[0].type.layout, 2))
 
 
 @gluon.jit
@@ -280,19 +286,18 @@ def _left(
     q, q_rope, latent, rope, vectors, full, free, ready = shared
     sequence, first_row, split, first, end, _whole = place
     q_len, _kv_len, heads, splits, lse_stride, scale = sizes
-    HALF: gl.constexpr = LATENT // 2 // BOX
     S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
-    O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, LATENT // 2, 16])  # noqa: E741
+    O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, LATENT // 2 // PRODUCTS, 16])  # noqa: E741
     ROW: gl.constexpr = gl.SliceLayout(1, S)
     peak = gl.full([ROWS], float("-inf"), gl.float32, layout=ROW)
     total = gl.zeros([ROWS], gl.float32, layout=ROW)
-    acc = gl.zeros([ROWS, LATENT // 2], gl.float32, layout=O)
+    acc = (gl.zeros([ROWS, LATENT // 2 // PRODUCTS], gl.float32, layout=O),) * PRODUCTS
     pairs = (end - first) // 2
     mbarrier.wait(ready.index(Q_FULL), 0)
     q_rope = q_rope.load(gl.DotOperandLayout(0, S, 2))
     for pair in range(pairs):
         phase = pair & 1
-        scores = _score(q, q_rope, latent, rope, full, phase, pair >> 30, 0, HALF, S)
+        scores = _score(q, q_rope, latent, rope, full, phase, pair >> 30, 0, S)
         scores = _seen(scores, first + 2 * pair, place, sizes, CAUSAL)
         raised = gl.maximum(peak, gl.max(scores, 1) * scale)
         finite = _finite(raised)
@@ -305,8 +310,7 @@ def _left(
         rescale = gl.exp2(peak - finite)
         total = total * rescale + gl.sum(weights, 1)
         acc = _scaled(acc, rescale)
-        product = _multiplied(narrow, _values(latent, 0, 0, HALF), acc)
-        acc = warpgroup_mma_wait(0, deps=[product])
+        acc = warpgroup_mma_wait(0, deps=_multiplied(_operand(narrow, acc), latent, acc, 0, 0))
         mbarrier.arrive(free.index(EVEN_LEFT))
 
         mbarrier.wait(ready.index(WEIGHTS_RIGHT), phase)
@@ -314,12 +318,11 @@ def _left(
         rescale = gl.exp2(raised - _finite(peak))
         total *= rescale
         acc = _scaled(acc, rescale)
-        product = warpgroup_mma(rope.index(1), _values(latent, 1, 0, HALF), acc, is_async=True)
-        acc = warpgroup_mma_wait(0, deps=[product])
+        acc = warpgroup_mma_wait(0, deps=_multiplied(rope.index(1), latent, acc, 1, 0))
         mbarrier.arrive(free.index(ODD_LEFT))
 
     if (end - first) % 2 == 1:
-        scores = _score(q, q_rope, latent, rope, full, pairs & 1, 0, 0, HALF, S)
+        scores = _score(q, q_rope, latent, rope, full, pairs & 1, 0, 0, S)
         scores = _seen(scores, end - 1, place, sizes, CAUSAL)
         raised = gl.maximum(peak, gl.max(scores, 1) * scale)
         finite = _finite(raised)
@@ -330,8 +333,7 @@ def _left(
         mbarrier.arrive(ready.index(WEIGHTS_LEFT))
         rescale = gl.exp2(peak - finite)
         total = total * rescale + gl.sum(weights, 1)
-        acc = _scaled(acc, rescale)
-        acc = warpgroup_mma(rope.index(0), _values(latent, 0, 0, HALF), acc)
+        acc = warpgroup_mma_wait(0, deps=_multiplied(rope.index(0), latent, _scaled(acc, rescale), 0, 0))
         peak = raised
 
     vectors.index(TOTAL_LEFT).store(total)
@@ -355,27 +357,25 @@ def _right(
     q, q_rope, latent, rope, vectors, full, free, ready = shared
     _sequence, _first_row, _split, first, end, _whole = place
     q_len, _kv_len, heads, splits, _lse_stride, scale = sizes
-    HALF: gl.constexpr = LATENT // 2 // BOX
     S: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KEYS, 16])
-    O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, LATENT // 2, 16])  # noqa: E741
+    O: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, LATENT // 2 // PRODUCTS, 16])  # noqa: E741
     ROW: gl.constexpr = gl.SliceLayout(1, S)
     peak = gl.full([ROWS], float("-inf"), gl.float32, layout=ROW)
     total = gl.zeros([ROWS], gl.float32, layout=ROW)
-    acc = gl.zeros([ROWS, LATENT // 2], gl.float32, layout=O)
+    acc = (gl.zeros([ROWS, LATENT // 2 // PRODUCTS], gl.float32, layout=O),) * PRODUCTS
     pairs = (end - first) // 2
     mbarrier.wait(ready.index(Q_FULL), 0)
     q_rope = q_rope.load(gl.DotOperandLayout(0, S, 2))
     for pair in range(pairs):
         phase = pair & 1
-        scores = _score(q, q_rope, latent, rope, full, phase, pair >> 30, 1, HALF, S)
+        scores = _score(q, q_rope, latent, rope, full, phase, pair >> 30, 1, S)
         scores = _seen(scores, first + 2 * pair + 1, place, sizes, CAUSAL)
         highest = gl.max(scores, 1) * scale
         mbarrier.wait(ready.index(WEIGHTS_LEFT), phase)
         left = vectors.index(WEIGHTS_LEFT).load(ROW)
         rescale = gl.exp2(peak - _finite(left))
         total *= rescale
-        acc = _scaled(acc, rescale)
-        product = warpgroup_mma(rope.index(0), _values(latent, 0, 1, HALF), acc, is_async=True)
+        products = _multiplied(rope.index(0), latent, _scaled(acc, rescale), 0, 1)
 
         peak = gl.maximum(left, highest)
         finite = _finite(peak)
@@ -387,19 +387,17 @@ def _right(
         mbarrier.arrive(ready.index(WEIGHTS_RIGHT))
         rescale = gl.exp2(left - finite)
         total = total * rescale + gl.sum(weights, 1)
-        acc = warpgroup_mma_wait(0, deps=[product])
+        acc = warpgroup_mma_wait(0, deps=products)
         mbarrier.arrive(free.index(EVEN_RIGHT))
         acc = _scaled(acc, rescale)
-        product = _multiplied(narrow, _values(latent, 1, 1, HALF), acc)
-        acc = warpgroup_mma_wait(0, deps=[product])
+        acc = warpgroup_mma_wait(0, deps=_multiplied(_operand(narrow, acc), latent, acc, 1, 1))
         mbarrier.arrive(free.index(ODD_RIGHT))
 
     if (end - first) % 2 == 1:
         mbarrier.wait(ready.index(WEIGHTS_LEFT), pairs & 1)
         rescale = gl.exp2(peak - _finite(vectors.index(WEIGHTS_LEFT).load(ROW)))
         total *= rescale
-        acc = _scaled(acc, rescale)
-        acc = warpgroup_mma(rope.index(0), _values(latent, 0, 1, HALF), acc)
+        acc = warpgroup_mma_wait(0, deps=_multiplied(rope.index(0), latent, _scaled(acc, rescale), 0, 1))
 
     vectors.index(TOTAL_RIGHT).store(total)
     mbarrier.arrive(ready.index(TOTAL_RIGHT))
@@ -416,16 +414,20 @@ def _write(
     """Write a half of O: a partial one directly, in whole sectors, a final one through a half tile that is its own."""
     sequence, first_row, split, _first, _end, _whole = place
     HALF: gl.constexpr = LATENT // 2 // BOX
-    layout: gl.constexpr = acc.type.layout
+    layout: gl.constexpr = acc[0].type.layout
     acc = _scaled(acc, 1.0 / gl.where(total > 0.0, total, 1.0))  # a row without keys gives 0
+    WIDTH: gl.constexpr = LATENT // 2 // PRODUCTS
     if SPLIT:
         rows = first_row + gl.arange(0, ROWS, layout=gl.SliceLayout(1, layout))
-        columns = RIGHT * (LATENT // 2) + gl.arange(0, LATENT // 2, layout=gl.SliceLayout(0, layout))
+        columns = RIGHT * (LATENT // 2) + gl.arange(0, WIDTH, layout=gl.SliceLayout(0, layout))
         part_rows = (sequence.to(gl.int64) * rows_end + rows) * splits + split
-        gl.store(partial + (part_rows * LATENT)[:, None] + columns[None, :], acc, mask=(rows < rows_end)[:, None])
+        for i in gl.static_range(PRODUCTS):
+            places = partial + (part_rows * LATENT)[:, None] + i * WIDTH + columns[None, :]
+            gl.store(places, acc[i], mask=(rows < rows_end)[:, None])
     else:
         box_layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 3)
-        _values(latent, RIGHT, RIGHT, HALF).store(acc.to(latent.dtype))
+        for i in gl.static_range(PRODUCTS):
+            _values(latent, RIGHT, RIGHT * PRODUCTS + i).store(acc[i].to(latent.dtype))
         fence_async_shared()
         for i in gl.static_range(HALF):
             box = latent.index(3 * RIGHT * HALF + i)._reinterpret(latent.dtype, [1, ROWS, BOX], box_layout)
