@@ -1,7 +1,7 @@
 """Hardware counters of each kernel against its cost: tensor FLOPs, and what the SMs read, launch by launch.
 
-Run on a GPU machine that lets ncu read counters:   python benchmarks/counters.py FILE [all|decode]
-and, under compute-sanitizer, the odd shapes once:  compute-sanitizer python benchmarks/counters.py --worker odd
+Run on a GPU machine that lets ncu read counters:   python benchmarks/counters.py FILE [all|decode|latent]
+and, under compute-sanitizer, the odd shapes once:  compute-sanitizer python benchmarks/counters.py --worker odd[-latent]
 
 The parent profiles a worker of this same script. Both walk the same list of cases; a launch of an empty kernel between them
 tells the cases apart. FILE gets one JSON line a case: request, plan, and the counters of its kernels in order.
@@ -66,6 +66,7 @@ CASES: tuple[dict[str, Any], ...] = (
     {"variants": "paged", "decode": True, "kv_len": 4096, "d": 128, "heads": 16, "kv_heads": 8, "batch": 4, "page_size": 1},
     {"variants": "mla/absorbed", "decode": True, "kv_len": 4096, "d": 128, "heads": 128, "batch": 8},
     {"variants": "mla/absorbed", "decode": True, "kv_len": 8192, "d": 128, "heads": 16, "batch": 4},
+    {"variants": "mla/absorbed", "q_len": 2, "kv_len": 1024, "d": 128, "heads": 16, "batch": 132, "causal": True},
     {"variants": "mla/absorbed", "q_len": 2, "kv_len": 4096, "d": 128, "heads": 64, "batch": 2, "causal": True},
     {"variants": "linear/chunked", "n": 4096, "d": 128, "heads": 8, "kv_heads": 8, "causal": True},
     {"variants": "linear/chunked", "n": 4096, "d": 64, "heads": 16, "kv_heads": 4, "causal": True},
@@ -91,13 +92,19 @@ ODD: tuple[dict[str, Any], ...] = (
     {"variants": "paged", "q_len": 3, "kv_lens": (1, 0, 999, 5000), "d": 72, "heads": 6, "kv_heads": 2, "page_size": 5},
     {"variants": "paged", "decode": True, "kv_lens": (1, 999, 5000), "d": 128, "heads": 6, "kv_heads": 2, "kv_dtype": "fp8"},
     {"variants": "mla/absorbed", "q_len": 3, "kv_lens": (1, 999, 3000), "d": 72, "heads": 5, "latent_dim": 100, "rope_dim": 24},
+    {"variants": "mla/absorbed", "q_len": 3, "kv_len": 333, "d": 128, "heads": 10, "batch": 2, "causal": True},
+    {"variants": "mla/absorbed", "q_len": 7, "kv_len": 60, "d": 128, "heads": 2, "batch": 3, "causal": True},
+    {"variants": "mla/absorbed", "q_len": 3, "kv_len": 333, "d": 128, "heads": 50, "batch": 2, "causal": True},
+    {"variants": "mla/absorbed", "q_len": 3, "kv_len": 60, "d": 128, "heads": 50, "batch": 2, "dtype": "fp16"},
     {"variants": "linear/chunked", "n": 333, "d": 72, "dv": 40, "heads": 6, "kv_heads": 2, "batch": 2, "causal": True},
     {"variants": "linear/recurrent", "q_len": 3, "kv_len": 333, "d": 72, "dv": 40, "heads": 6, "kv_heads": 2, "batch": 2},
 )  # fmt: skip
 
 
 DECODE = tuple(case for case in CASES if case["variants"] in ("split-kv", "paged", "linear/recurrent"))
-LISTS = {"all": CASES, "decode": DECODE, "odd": ODD}
+LATENT = tuple(case for case in CASES if case["variants"] == "mla/absorbed")
+ODD_LATENT = tuple(case for case in ODD if case["variants"] == "mla/absorbed")
+LISTS = {"all": CASES, "decode": DECODE, "latent": LATENT, "odd": ODD, "odd-latent": ODD_LATENT}
 
 
 def configuration_of(options: dict[str, Any]) -> Configuration:

@@ -2,10 +2,10 @@
 
     python benchmarks/mla.py [--random N] [--limit SECONDS]
 
-Ours runs with the plan that ``plan.choose`` gives; where that is the Hopper kernel, the plain Triton kernel runs beside it.
+Ours runs with the plan that ``plan.choose`` gives, a Hopper kernel; the plain Triton kernel runs beside it.
 Each output is first compared with float64 (two sequences) and with the peer's (all). A sample is one launch, between events,
 behind a pause in which the host gets ahead; the caches exceed the L2 by far, so each launch starts cold. ``--random``: so many
-launches of the Hopper kernel over random problems, each run twice and compared with itself, bit for bit, and with float64.
+launches of the Hopper kernels over random problems, each run twice and compared with itself, bit for bit, and with float64.
 Past the limit the process says where it hangs and ends. Prints ratios and their geometric mean against the bars; writes
 $OUT/mla.json if OUT is set.
 """
@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from roofline import profiles
-from roofline.kernels import combine, mla, mla_hopper, reference
+from roofline.kernels import combine, mla, reference
 from roofline.kernels.protocol import Inputs
 from roofline.masks import CAUSAL, FULL, Mask
 from roofline.plan import Choices, Plan, choose
@@ -41,7 +41,6 @@ LEAST_MEAN, LEAST_RATIO = 1.0, 0.9
 SAMPLES = 20
 PAUSE_CYCLES = 1_500_000  # a little under a millisecond
 ABSORBED = Choices(form="absorbed")
-PLAIN_TILE = (64, 32)
 SCALE = (128 + 64) ** -0.5 * math.log2(math.e)
 MOST_ERROR = 5e-3  # bf16: about 2e-3 against float64
 CUDA = torch.device("cuda")
@@ -59,20 +58,18 @@ def device_profile() -> Profile:
 
 
 def plans(case: Problem, profile: Profile) -> dict[str, Plan]:
-    """The chosen plan and, where it is the Hopper kernel's, the plain kernel's."""
-
-    chosen = choose("mla", "roofline/mla", case, profile, ABSORBED)
-    if chosen.kernel != "hopper":
-        return {"ours": chosen}
-    return {"ours": chosen, "plain": choose("mla", "roofline/mla", case, profile, replace(ABSORBED, tile=PLAIN_TILE))}
+    """The chosen plan, and that of the plain kernel."""
+    choices = {"ours": ABSORBED, "plain": replace(ABSORBED, portable=True)}
+    return {name: choose("mla", "roofline/mla", case, profile, choice) for name, choice in choices.items()}
 
 
-def compile_like(case: Problem) -> None:
+def compile_like(case: Problem, names: tuple[str, ...] = ("ours", "plain")) -> None:
     """Fill Triton's cache in a process of its own, with shorter sequences."""
-    for plan in plans(case, device_profile()).values():
-        short = problem(2, 1024, case.q_heads, case.lengths[0].q_len, case.mask)
-        mla.launch(mla.make_inputs(short, 0, CUDA), plan)
-        torch.cuda.synchronize()
+    for name, plan in plans(case, device_profile()).items():
+        if name in names:
+            short = problem(2, 1024, case.q_heads, case.lengths[0].q_len, case.mask)
+            mla.launch(mla.make_inputs(short, 0, CUDA), plan)
+            torch.cuda.synchronize()
 
 
 def check(case: Problem, inputs: Inputs, out: torch.Tensor, peer: torch.Tensor | None) -> float:
@@ -145,10 +142,11 @@ def show(row: dict[str, Any]) -> str:
 
 
 def random_launches(count: int, profile: Profile) -> int:
-    """Launch the Hopper kernel ``count`` times, twice each; return how many differ from themselves or from float64."""
+    """Launch the Hopper kernels ``count`` times, twice each; return how many differ from themselves or from float64."""
     chance, wrong = random.Random(torch.seed()), 0
     for index in range(count):
-        batch, q_len, heads = chance.randint(1, 4), chance.randint(1, 3), chance.randint(33, 128)
+        batch, q_len = chance.randint(1, 4), chance.randint(1, 3)
+        heads = chance.choice((chance.randint(1, 16 // q_len), chance.randint(17, 32) // q_len, chance.randint(33, 128)))
         kv_len, mask = chance.randint(1, 700), chance.choice((FULL, CAUSAL))
         case = problem(batch, kv_len, heads, q_len, mask)
         plan = choose("mla", "roofline/mla", case, profile, replace(ABSORBED, splits=chance.randint(1, 4)))
@@ -161,16 +159,16 @@ def random_launches(count: int, profile: Profile) -> int:
 
 
 def run_alone(case: Problem, plan: Plan, inputs: Inputs) -> torch.Tensor:
-    """Run the Hopper kernel without our combine, which would be compiled anew for most random problems."""
+    """Run a Hopper kernel without our combine, which would be compiled anew for most random problems."""
     q, cache = inputs.tensors["q"], inputs.tensors["cache"]
     out = torch.full((*q.shape[:2], 512), torch.nan, dtype=q.dtype, device=CUDA)
     if plan.splits == 1:
-        mla_hopper.launch(case, plan, (q, cache, out), None, None, SCALE)
+        mla.hopper(plan).launch(case, plan, (q, cache, out), None, None, SCALE)
         return out
     partial, lse = combine.workspace(case, plan, 512, CUDA)
     partial.zero_()
     lse.fill_(-torch.inf)  # splits without keys write nothing
-    mla_hopper.launch(case, plan, (q, cache, out), partial, lse, SCALE)
+    mla.hopper(plan).launch(case, plan, (q, cache, out), partial, lse, SCALE)
     exponents = lse[:, : plan.splits]
     weights = torch.exp2(exponents - exponents.amax(1, keepdim=True)).nan_to_num(0.0)  # rows without keys
     total = weights.sum(1, keepdim=True)
@@ -186,15 +184,19 @@ def verdict(text: str, reached: float, bar: float) -> str:
 def main() -> None:
     """Compile, check, time, launch at random, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--random", type=int, default=0, help="random launches of the Hopper kernel")
+    parser.add_argument("--random", type=int, default=0, help="random launches of the Hopper kernels")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds after which the process ends itself")
     options = parser.parse_args()
     faulthandler.dump_traceback_later(options.limit, exit=True)
     began, profile = time.monotonic(), device_profile()
     cases = [problem(*case) for case in CASES]
-    causal = [problem(batch, 4096, 128, 2, CAUSAL) for batch in (128, 2)] if options.random else []  # without splits, and with
-    with ProcessPoolExecutor(len(cases) + len(causal), get_context("spawn")) as pool:
-        list(pool.map(compile_like, [*cases, *causal]))
+    shapes = [(batch, heads, mask) for batch in (132, 2) for heads in (8, 16, 64) for mask in (FULL, CAUSAL)]
+    odd = [problem(batch, 4096, heads, 2, mask) for batch, heads, mask in shapes] if options.random else []
+    with ProcessPoolExecutor(len(cases) + len(odd), get_context("spawn")) as pool:
+        compiled = [pool.submit(compile_like, case) for case in cases]
+        compiled += [pool.submit(compile_like, case, ("ours",)) for case in odd]
+        for done in compiled:
+            done.result()
     print(f"compiled after {time.monotonic() - began:.0f} s", flush=True)
     rows = []
     for case in cases:

@@ -239,10 +239,15 @@ LATENT_TILES: dict[str, dict[int, Tile]] = {
         2**30: Tile(64, 32, 8, 4, 1),
     },
 }
-# More rows of a latent cache on Hopper run `kernels.mla_hopper`: two groups of four warps that multiply, a third that loads.
-HOPPER_LATENT_TILE = Tile(64, 64, 12, 2, 1)
+# The Hopper kernels of a latent cache, by packed rows: `kernels.mla_hopper_few` and `mla_hopper`. Two groups of four warps
+# multiply, a warp of a third loads.
+HOPPER_LATENT_TILES = {32: Tile(32, 64, 12, 2, 1), 2**30: Tile(64, 64, 12, 2, 1)}
 HOPPER_LATENT_WIDTHS = (512, 64)
 SPLIT_TILES = 3  # kv tiles that take as long as a split's start and end: Q, the first tiles, a partial O
+# The same for few rows, which HBM limits, in the time of a kv tile with all SMs at work: a wave's start, what a split adds to
+# the combine. A wave that leaves SMs idle takes 0.6 of that at least.
+FEW_START_TILES, FEW_SPLIT_TILES = 2.5, 1 / 12
+LEAST_WAVE, MOST_FEW_WAVES = 0.6, 4
 STATE_COLUMNS, STATE_WARPS, STATE_CTAS = 32, 4, 8  # of a CTA of recurrent linear attention: 16 KB of a state of 128 rows
 LINEAR_TILES: dict[str, dict[int, Tile]] = {  # a chunk is kv_tile queries of one head; a CTA holds a state in registers
     "default": {
@@ -455,18 +460,19 @@ def _mla(implementation: str, problem: Problem, profile: Profile, choices: Choic
         latent = padded_width(kv.latent_dim)
         rows = min(lengths.q_len for lengths in problem.lengths) * problem.q_heads
         tile = _tile(LATENT_TILES, problem, profile, choices, rows)
-        has_many_rows = rows > min(LATENT_TILES["hopper"])  # few are bound by HBM
-        is_hopper = has_many_rows and _wants_hopper_kernel(profile, choices) and is_hopper_latent(problem)
+        is_hopper = _wants_hopper_kernel(profile, choices) and is_hopper_latent(problem)
         if is_hopper:
-            tile = HOPPER_LATENT_TILE
-            choices = replace(choices, splits=choices.splits or _whole_waves(problem, profile, tile))
+            tile = hopper_latent_tile(problem)
+            few = tile.q_tile == min(HOPPER_LATENT_TILES)
+            splits = choices.splits or (_shared_waves if few else _whole_waves)(problem, profile, tile)
+            choices = replace(choices, splits=splits)
         plan = _packed(implementation, problem, profile, choices, tile, (latent + rope, latent), form)
         return replace(plan, kernel="hopper" if is_hopper else None)
     raise InputError(f"mla: unknown form {form!r}; expected expanded or absorbed")
 
 
 def is_hopper_latent(problem: Problem) -> bool:
-    """Whether the Hopper kernel of absorbed MLA covers ``problem``: equal sequences with keys, 16-bit latents, no window."""
+    """Whether the Hopper kernels of absorbed MLA cover ``problem``: equal sequences with keys, 16-bit latents, no window."""
     kv, lengths = problem.kv, problem.lengths[0]
     return (
         isinstance(kv, LatentKV)
@@ -477,6 +483,12 @@ def is_hopper_latent(problem: Problem) -> bool:
         and len(problem.lengths) == 1
         and lengths.q_len * lengths.kv_len > 0
     )
+
+
+def hopper_latent_tile(problem: Problem) -> Tile:
+    """The tile of the Hopper kernels of absorbed MLA."""
+    rows = problem.lengths[0].q_len * problem.q_heads
+    return HOPPER_LATENT_TILES[min(HOPPER_LATENT_TILES) if rows <= min(HOPPER_LATENT_TILES) else max(HOPPER_LATENT_TILES)]
 
 
 def _whole_waves(problem: Problem, profile: Profile, tile: Tile) -> int:
@@ -492,6 +504,21 @@ def _whole_waves(problem: Problem, profile: Profile, tile: Tile) -> int:
 
     most = max(ceil_div(2 * profile.sm_count, row_tiles), 1)
     return min((ceil_div(kv_tiles, ceil_div(kv_tiles, splits)) for splits in range(1, min(most, kv_tiles) + 1)), key=time)
+
+
+def _shared_waves(problem: Problem, profile: Profile, tile: Tile) -> int:
+    """As ``_whole_waves`` where HBM is the limit: a wave that leaves SMs idle is faster, up to twice as fast."""
+    if profile.sm_count is None:
+        return 1
+    kv_tiles, row_tiles, sms = ceil_div(problem.lengths[0].kv_len, tile.kv_tile), problem.batch, profile.sm_count
+
+    def time(splits: int) -> tuple[float, int]:
+        waves, rest = divmod(row_tiles * splits, sms)
+        shares = waves + (max(rest / sms, LEAST_WAVE) if rest else 0.0)
+        return shares * ceil_div(kv_tiles, splits) + FEW_START_TILES * (waves + (rest > 0)) + FEW_SPLIT_TILES * splits, splits
+
+    most = min(ceil_div(MOST_FEW_WAVES * sms, row_tiles), kv_tiles)
+    return min({ceil_div(kv_tiles, ceil_div(kv_tiles, splits)) for splits in range(1, most + 1)}, key=time)
 
 
 def _linear(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:

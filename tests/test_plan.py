@@ -148,12 +148,17 @@ def many_heads(batch: int, kv_len: int, heads: int = 128) -> Problem:
     return replace(MLA, q_heads=heads, lengths=uniform(batch, 1, kv_len))
 
 
-def test_many_rows_of_a_latent_cache_have_a_kernel_of_their_own_on_hopper() -> None:
-    plan = choose("mla", "test", many_heads(128, 4096), H200)
-    assert (plan.q_tile, plan.kv_tile, plan.warps, plan.splits) == (64, 64, 12, 1)
-    assert plan.kernel == "hopper"
+@pytest.mark.parametrize(
+    ("heads", "q_tile", "tile_rows"), [(1, 32, 16), (16, 32, 16), (17, 32, 32), (32, 32, 32), (33, 64, 64), (128, 64, 64)]
+)
+def test_a_latent_cache_has_kernels_of_its_own_on_hopper(heads: int, q_tile: int, tile_rows: int) -> None:
+    plan = choose("mla", "test", many_heads(128, 4096, heads), H200)
+    assert (plan.q_tile, plan.kv_tile, plan.warps, plan.splits) == (q_tile, 64, 12, 1)
+    assert (plan.kernel, plan.tile_rows(heads)) == ("hopper", tile_rows)
+
+
+def test_the_hopper_kernels_of_a_latent_cache_run_what_they_cover() -> None:
     others = [
-        (many_heads(128, 4096, 32), H200, Choices()),
         (many_heads(128, 4096), load("a100-sxm4-80gb"), Choices()),
         (many_heads(128, 4096), H200, Choices(tile=(64, 64))),
         (replace(many_heads(128, 4096), kv_dtype=DTYPES["fp8"]), H200, Choices()),
@@ -178,6 +183,23 @@ def test_many_rows_of_a_latent_cache_have_a_kernel_of_their_own_on_hopper() -> N
 def test_splits_of_a_latent_cache_fill_waves(batch: int, kv_len: int, heads: int, splits: int) -> None:
     assert choose("mla", "test", many_heads(batch, kv_len, heads), H200).splits == splits
     assert choose("mla", "test", many_heads(batch, kv_len, heads), H200, Choices(splits=7)).splits == 7
+
+
+@pytest.mark.parametrize(
+    ("batch", "kv_len", "splits"),
+    [
+        (128, 4096, 1),
+        (100, 4096, 1),  # 100 SMs have nearly all of HBM's rate
+        (64, 4096, 2),
+        (160, 4096, 3),  # 480 CTAs: three waves and a half of 22 tiles each, not 160 of 64
+        (8, 8192, 10),  # 80 CTAs of 13 tiles: more would save less than their partials cost
+        (1, 65536, 79),
+        (1, 64, 1),
+    ],
+)
+def test_splits_of_few_rows_share_hbm(batch: int, kv_len: int, splits: int) -> None:
+    assert choose("mla", "test", many_heads(batch, kv_len, 16), H200).splits == splits
+    assert choose("mla", "test", many_heads(batch, kv_len, 16), replace(H200, sm_count=None)).splits == 1
 
 
 def test_linear_is_chunked_in_prefill_and_recurrent_in_decode() -> None:

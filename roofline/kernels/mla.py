@@ -22,7 +22,7 @@ from roofline.kernels.protocol import Inputs, Kernel
 from roofline.kernels.split_kv import MOST_KEYS
 from roofline.kernels.support import HOPPER, LOG2_E, device_support
 from roofline.kernels.support import PRECISION as PRECISIONS
-from roofline.plan import HOPPER_LATENT_TILE, MMA_ROWS, Plan, is_hopper_latent
+from roofline.plan import HOPPER_LATENT_TILES, MMA_ROWS, Plan, hopper_latent_tile, is_hopper_latent
 from roofline.problem import LatentKV, Problem
 
 WIDEST_LATENT = 512  # an fp32 accumulator of 64 rows fills half the registers of an SM
@@ -78,12 +78,18 @@ def launch(inputs: Inputs, plan: Plan, out: torch.Tensor | None = None) -> torch
     if plan.splits > 1:
         partial, lse = combine.workspace(problem, plan, kv.latent_dim, q.device)
     if plan.kernel == "hopper":
-        _hopper().launch(problem, plan, (q, inputs.tensors["cache"], out), partial, lse, _scale(kv) * LOG2_E)
+        hopper(plan).launch(problem, plan, (q, inputs.tensors["cache"], out), partial, lse, _scale(kv) * LOG2_E)
     else:
         _launch_plain(inputs, plan, out, partial, lse)
     if partial is not None and lse is not None:
         combine.launch(problem, plan, partial, lse, out)
     return out
+
+
+def hopper(plan: Plan) -> ModuleType:
+    """Return the Hopper kernel that ``plan`` is for."""
+    few = plan.q_tile == min(HOPPER_LATENT_TILES)
+    return import_module("roofline.kernels.mla_hopper" + "_few" * few)  # Gluon, which the interpreter does not know
 
 
 def _launch_plain(
@@ -134,15 +140,12 @@ def _scale(kv: LatentKV) -> float:
 def _unsupported_on_hopper(problem: Problem, device: torch.device, plan: Plan) -> str | None:
     if device.type != "cuda" or torch.cuda.get_device_capability(device) != HOPPER:
         return "its plan is for compute capability 9.0"
-    if (plan.q_tile, plan.kv_tile) != HOPPER_LATENT_TILE[:2]:
-        return f"a tile of {plan.q_tile}x{plan.kv_tile}: expected {HOPPER_LATENT_TILE.q_tile}x{HOPPER_LATENT_TILE.kv_tile}"
     if not is_hopper_latent(problem):
         return "its plan is for equal sequences of 16-bit latents of 512 + 64 in the compute dtype, without a window"
+    tile = hopper_latent_tile(problem)
+    if (plan.q_tile, plan.kv_tile) != (tile.q_tile, tile.kv_tile):
+        return f"a tile of {plan.q_tile}x{plan.kv_tile}: expected {tile.q_tile}x{tile.kv_tile}"
     return None
-
-
-def _hopper() -> ModuleType:
-    return import_module("roofline.kernels.mla_hopper")  # Gluon, which the interpreter does not know
 
 
 def _flash() -> Kernel:

@@ -73,6 +73,9 @@ CASES = {
     "paged 16 64 rows": Case("paged", grouped(8, SPECULATIVE), SPLITS),
     "paged 16 int8": Case("paged", grouped(4, kv_dtype="int8"), SPLITS),
     "mla 16 heads": Case("mla", latent(16), SPLITS),
+    "mla 16 heads causal": Case("mla", latent(16, uniform(2, 2, 4096), CAUSAL), SPLITS),
+    "mla 20 heads fp16 whole": Case("mla", latent(20, dtype="fp16"), Choices(splits=1)),
+    "mla 16 heads portable": Case("mla", latent(16), Choices(splits=4, portable=True)),
     "mla 128 heads": Case("mla", latent(128), SPLITS),
     "mla 64 heads fp16 whole": Case("mla", latent(64, dtype="fp16"), Choices(splits=1)),
     "mla 128 heads causal": Case("mla", latent(128, SPECULATIVE, CAUSAL), SPLITS),
@@ -105,6 +108,8 @@ def main(capability: int, names: list[str]) -> None:
             continue
         if capability >= 100 and name == "mla 16 heads int8":
             continue  # known: 88 bytes spilled with Triton 3.7, none with 3.6; no tile of its size avoids it
+        if capability != 90 and name == "mla 20 heads fp16 whole":
+            continue  # known: 40 to 64 bytes spilled by the plain kernel, which has 32 rows in registers and no splits
         for plan, kernel in compile_case(CASES[name], capability):
             tile = f"{plan.q_tile}x{plan.kv_tile} w{plan.warps} s{plan.stages}"
             repeated = repeated_products(kernel.asm["ttgir"])

@@ -10,8 +10,11 @@ import pytest
 
 SCRIPT = Path(__file__).parent / "compiling_decode.py"
 SHARED_BYTES = {80: 163 * 1024, 86: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024}
-WGMMA_CASES = {"split-kv 64 rows", "split-kv d256 64 rows", "paged 16 64 rows", "mla 128 heads", "linear d64", "linear d128"}
-TMA_CASES = {"mla 128 heads", "mla 64 heads fp16 whole", "mla 128 heads causal"}
+TMA_CASES = {
+    "mla 16 heads", "mla 16 heads causal", "mla 20 heads fp16 whole",
+    "mla 128 heads", "mla 64 heads fp16 whole", "mla 128 heads causal",
+}  # fmt: skip
+WGMMA_CASES = TMA_CASES | {"split-kv 64 rows", "split-kv d256 64 rows", "paged 16 64 rows", "linear d64", "linear d128"}
 
 
 @pytest.mark.kernels

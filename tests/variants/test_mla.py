@@ -61,6 +61,17 @@ def test_many_heads_on_hopper_by_hand() -> None:
     assert [launch.ctas for launch in counted.launches] == [2]
 
 
+@pytest.mark.parametrize(("heads", "rows"), [(10, 16), (16, 16), (20, 32)])
+def test_few_heads_on_hopper_by_hand(heads: int, rows: int) -> None:
+    case = replace(problem(1, 4000), q_heads=heads)
+    plan = choose("mla", "test", case, load("h200-sxm-141gb"), Choices(form="absorbed", splits=1))
+    counted = cost(case, plan)
+    assert counted.flops_executed == 2 * rows * 4032 * (576 + 512)  # 63 tiles of 64 keys
+    q, cache, o = heads * 576 * 2, 4000 * 576 * 2, heads * 512 * 2
+    assert counted.sm_bytes == counted.hbm_bytes_min == q + cache + o
+    assert [launch.ctas for launch in counted.launches] == [1]
+
+
 def test_absorbed_with_splits() -> None:
     counted = cost(problem(1, 4096), absorbed(8))
     partial, sums = 16 * 8 * 512 * 4, 16 * 8 * 4
