@@ -205,14 +205,16 @@ FP32_DECODE_TILES: dict[str, dict[int, Tile]] = {
     "default": {2**30: Tile(64, 32, 8, 2, 2)},
 }
 # Where the KV heads of a batch alone nearly fill the SMs, one CTA on each: "whole" needs no splits and so no combine, "split"
-# has the bytes in flight for a few long runs of keys.
+# has the bytes in flight for a few long runs of keys. Up to 32 rows, of which keys are the rows of the products, take "split"
+# for both.
 LONE_DECODE_TILES: dict[str, dict[str, Tile]] = {
     "hopper": {"whole": Tile(64, 64, 4, 4, 1), "split": Tile(64, 128, 4, 3, 1)},
 }
 FUSING = ("hopper",)  # where the combine fits the registers of the attention before it
+LONE_ROWS = 32  # at most; more need the registers of more warps
 FEW_TILES = 4  # kv tiles a CTA, below which one CTA on an SM is as fast as several
 LONE_SHARE = 0.9  # of the SMs, at least
-LONE_RUN = 8192  # keys of a split, at least
+LONE_RUN, LONE_SWAPPED_RUN = 8192, 3072  # keys of a split, at least: of up to 16 rows and of more
 # Caches of 8-bit elements: half the bytes a key, so twice the keys for as many bytes in flight. They are widened in registers,
 # which suffice for the fewest rows.
 QUANTISED_DECODE_TILES: dict[str, dict[int, Tile]] = {
@@ -370,11 +372,13 @@ def _lone_tile(problem: Problem, profile: Profile) -> Tile | None:
     q_len, kv_len, count = problem.lengths[0]
     heads = count * problem.kv_heads
     splits = profile.sm_count // heads if heads else 0
-    if q_len * problem.group > MMA_ROWS or heads * splits < LONE_SHARE * profile.sm_count:
+    rows = q_len * problem.group
+    if rows > LONE_ROWS or heads * splits < LONE_SHARE * profile.sm_count:
         return None
     if splits == 1:
-        return tiles["whole"]
-    return tiles["split"] if problem.mask.visible_keys(q_len, kv_len) >= splits * LONE_RUN else None
+        return tiles["whole"] if rows <= MMA_ROWS else tiles["split"]
+    run = LONE_RUN if rows <= MMA_ROWS else LONE_SWAPPED_RUN
+    return tiles["split"] if problem.mask.visible_keys(q_len, kv_len) >= splits * run else None
 
 
 def _decode(implementation: str, problem: Problem, profile: Profile, choices: Choices, lone: Tile | None) -> Plan:

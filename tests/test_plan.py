@@ -110,6 +110,12 @@ def test_kv_heads_that_nearly_fill_the_sms_get_one_each() -> None:
     assert choose("paged", "test", decode(2048, 16), H100).ctas_per_sm == 2
     long = choose("split-kv", "test", decode(), H100)
     assert (long.kv_tile, long.ctas_per_sm, long.splits) == (128, 1, 16)
+    one_head = choose("split-kv", "test", decode(4096, 128, heads=32, kv_heads=1), H100)
+    assert (one_head.kv_tile, one_head.ctas_per_sm, one_head.splits) == (128, 1, 1)
+    split = choose("split-kv", "test", decode(32768, 16, heads=32, kv_heads=1), H100)
+    assert (split.kv_tile, split.ctas_per_sm, split.splits) == (128, 1, 8)
+    more_rows = choose("split-kv", "test", decode(4096, 128, heads=64, kv_heads=1), H100)
+    assert (more_rows.kv_tile, more_rows.ctas_per_sm, more_rows.splits) == (64, 2, 2)
     set_by_user = choose("split-kv", "test", decode(2048, 16), H100, Choices(tile=(64, 64)))
     assert set_by_user.ctas_per_sm == 2
 

@@ -3,7 +3,8 @@
 A launch of its own with one CTA a row, or (``combine_tile``) the end of the last CTA of each row tile. A row reads ``used *
 dv`` partial values and ``used`` log-sum-exps. Workspace in the order of O's rows (token, query head): partial O [rows, splits,
 dv] and log-sum-exp in base 2 [rows, stride], both fp32, ``stride`` being ``splits`` rounded up to a sector, so that one row's
-read of either is whole sectors.
+read of either is whole sectors. Where every row has as many partials, and few, a thread asks for its values of all of them at
+once and needs no other thread.
 """
 
 import torch
@@ -17,6 +18,8 @@ from roofline.problem import Problem
 LSE_ALIGNMENT = 8  # fp32 values in a sector
 OLDEST_OVERLAP = 90  # compute capability times ten
 MOST_VALUES = 8192  # partial values that a CTA holds at once: 64 registers a thread with 4 warps
+MOST_WHOLE = 48  # partials of a row that a thread has at once, with as many log-sum-exps
+WHOLE_REGISTERS = 128  # without a bound the compiler aims for more CTAs on an SM, and loads in two rounds
 
 
 def workspace(problem: Problem, plan: Plan, v_width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
@@ -41,6 +44,11 @@ def launch(problem: Problem, plan: Plan, partial: torch.Tensor, lse: torch.Tenso
     v_width = out.shape[-1]
     v_tile = next_power_of_two(v_width)
     split_tile = max(min(next_power_of_two(plan.splits), MOST_VALUES // v_tile), 1)
+    whole = packed.whole_splits(problem, plan)
+    if whole > MOST_WHOLE or whole * v_tile > MOST_VALUES:
+        whole = 0
+    # Without other threads to reduce with, one thread a value: more would ask for each of them more than once.
+    warps = min(max(v_tile // 32, 1), 4) if whole else 4 if v_tile * split_tile >= 1024 else 1
     overlapped = overlaps()
     _combine[(tiles.ctas * problem.kv_heads * tiles.tile_rows,)](
         partial,
@@ -59,13 +67,15 @@ def launch(problem: Problem, plan: Plan, partial: torch.Tensor, lse: torch.Tenso
         DV=v_width,
         DV_TILE=v_tile,
         SPLIT_TILE=split_tile,
+        WHOLE=whole,
         Q_TILE=plan.q_tile,
         KV_TILE=plan.kv_tile,
         MASK=packed.mask_code(problem),
         FIELDS=packed.FIELDS,
         EQUAL=tiles.entries is None,
         DEPENDENT=overlapped,
-        num_warps=4 if v_tile * split_tile >= 1024 else 1,
+        num_warps=warps,
+        maxnreg=WHOLE_REGISTERS if whole else None,
         launch_pdl=overlapped,
     )
 
@@ -74,8 +84,8 @@ def launch(problem: Problem, plan: Plan, partial: torch.Tensor, lse: torch.Tenso
 def _combine(
     partial, lse, out, entries, q_len, kv_len, q_tiles, splits, lse_stride, window,
     ROWS: tl.constexpr, KV_HEADS: tl.constexpr, GROUP: tl.constexpr, DV: tl.constexpr, DV_TILE: tl.constexpr,
-    SPLIT_TILE: tl.constexpr, Q_TILE: tl.constexpr, KV_TILE: tl.constexpr, MASK: tl.constexpr, FIELDS: tl.constexpr,
-    EQUAL: tl.constexpr, DEPENDENT: tl.constexpr,
+    SPLIT_TILE: tl.constexpr, WHOLE: tl.constexpr, Q_TILE: tl.constexpr, KV_TILE: tl.constexpr, MASK: tl.constexpr,
+    FIELDS: tl.constexpr, EQUAL: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     row_in_tile = program % ROWS
@@ -85,24 +95,54 @@ def _combine(
     row_in_sequence = first_row + row_in_tile
     if row_in_sequence >= q_len * GROUP:
         return
-    first, end = packed.kv_span(q_len, kv_len, first_row, window, Q_TILE, KV_TILE, GROUP, MASK)
     used = 0
-    if end > first:
-        used = tl.cdiv(end - first, tl.cdiv(end - first, splits))
+    if WHOLE == 0:
+        first, end = packed.kv_span(q_len, kv_len, first_row, window, Q_TILE, KV_TILE, GROUP, MASK)
+        if end > first:
+            used = tl.cdiv(end - first, tl.cdiv(end - first, splits))
 
-    if DEPENDENT:
-        tl.extra.cuda.gdc_wait()
     row = (q_start + row_in_sequence // GROUP) * (KV_HEADS * GROUP) + kv_head * GROUP + row_in_sequence % GROUP
     dims = tl.arange(0, DV_TILE)
+    values = partial + row * splits * DV + dims
+    sums = lse + row * lse_stride
+    if DEPENDENT:
+        tl.extra.cuda.gdc_wait()
+    if WHOLE > 0:
+        acc, total = _whole_row(values, sums, dims < DV, DV, DV_TILE, WHOLE)
+    else:
+        acc, total = _row(values, sums, dims < DV, used, DV, DV_TILE, SPLIT_TILE)
+    acc *= 1.0 / tl.where(total > 0.0, total, 1.0)
+    tl.store(out + row * DV + dims, acc.to(out.dtype.element_ty), mask=dims < DV)
+
+
+@triton.jit
+def _whole_row(values, sums, inside, DV: tl.constexpr, DV_TILE: tl.constexpr, SPLITS: tl.constexpr):
+    """Return the weighted sum of all ``SPLITS`` partials of a row, and the sum of their weights."""
+    peak = float("-inf")
+    for split in tl.static_range(SPLITS):
+        peak = tl.maximum(peak, tl.load(sums + split))
+    finite = tl.where(peak == float("-inf"), 0.0, peak)
+    acc = tl.zeros([DV_TILE], tl.float32)
+    total = 0.0
+    for split in tl.static_range(SPLITS):
+        weight = tl.exp2(tl.load(sums + split) - finite)  # loaded once, says the compiler
+        acc += weight * tl.load(values + split * DV, mask=inside, other=0.0, cache_modifier=".cg")
+        total += weight
+    return acc, total
+
+
+@triton.jit
+def _row(values, sums, inside, used, DV: tl.constexpr, DV_TILE: tl.constexpr, SPLIT_TILE: tl.constexpr):
+    """Return the weighted sum of the first ``used`` partials of a row, and the sum of their weights."""
     parts = tl.arange(0, SPLIT_TILE)
     peak = float("-inf")
     total = 0.0
     acc = tl.zeros([DV_TILE], tl.float32)
     for start in range(0, used, SPLIT_TILE):
-        inside = start + parts < used
-        values = partial + (row * splits + start) * DV + parts[:, None] * DV + dims[None, :]
-        outputs = tl.load(values, mask=inside[:, None] & (dims < DV)[None, :], other=0.0, cache_modifier=".cg")
-        exponents = tl.load(lse + row * lse_stride + start + parts, mask=inside, other=float("-inf"))
+        held = start + parts < used
+        places = values[None, :] + (start + parts)[:, None] * DV
+        outputs = tl.load(places, mask=held[:, None] & inside[None, :], other=0.0, cache_modifier=".cg")
+        exponents = tl.load(sums + start + parts, mask=held, other=float("-inf"))
         raised = tl.maximum(peak, tl.max(exponents, 0))
         finite = tl.where(raised == float("-inf"), 0.0, raised)
         weights = tl.exp2(exponents - finite)
@@ -110,8 +150,7 @@ def _combine(
         acc = acc * rescale + tl.sum(outputs * weights[:, None], 0)
         total = total * rescale + tl.sum(weights, 0)
         peak = raised
-    acc = acc / tl.where(total > 0.0, total, 1.0)
-    tl.store(out + row * DV + dims, acc.to(out.dtype.element_ty), mask=dims < DV)
+    return acc, total
 
 
 @triton.jit
@@ -142,6 +181,6 @@ def combine_tile(
         acc = acc * rescale[:, None] + tl.sum(outputs * weights[:, :, None], 1)
         total = total * rescale + tl.sum(weights, 1)
         peak = raised
-    acc = acc / tl.where(total > 0.0, total, 1.0)[:, None]
+    acc *= (1.0 / tl.where(total > 0.0, total, 1.0))[:, None]
     mask = inside_rows[:, None] & (dims < DV)[None, :]
     tl.store(out + out_rows[:, None] * DV + dims[None, :], acc.to(out.dtype.element_ty), mask=mask)

@@ -2,7 +2,8 @@
 
 K and V are read once per KV head and row tile, straight to shared memory (16-byte asynchronous copies that bypass L1). Rows
 beyond a sequence are not fetched. A cache in fewer bits is widened in registers (``widen``): int8 scales (one a token) multiply
-the scores and the weights, fp8 scales (one a tensor) the softmax scale and the output. Splits are combined by a launch that
+the scores and the weights, fp8 scales (one a tensor) the softmax scale and the output. On Hopper up to 32 rows are the columns
+of products whose rows are keys. Splits are combined by a launch that
 starts beside this one and waits for it, or in a fused plan by the last CTA of each row tile; a counter a row tile, 0 between
 launches, tells which that is. Launches over the same ``Inputs`` must not overlap.
 """
@@ -13,17 +14,20 @@ import torch
 import triton
 import triton.language as tl
 
+from roofline.cost import ceil_div
 from roofline.kernels import combine, packed, widen
 from roofline.kernels.protocol import Inputs
-from roofline.kernels.support import LOG2_E
+from roofline.kernels.support import HOPPER, LOG2_E
 from roofline.kernels.support import PRECISION as PRECISIONS
-from roofline.plan import Plan, next_power_of_two
+from roofline.plan import MMA_ROWS, Plan, next_power_of_two
 from roofline.problem import GroupedKV, Problem
 from roofline.variants.split_kv import split_tiles
 
 SCALES_NONE, SCALES_TENSOR, SCALES_TOKEN = 0, 1, 2
 SCALES = {"fp8": SCALES_TENSOR, "int8": SCALES_TOKEN}
 MOST_COMBINED = 1024  # partial values a warp: 32 registers a thread
+SWAPPED_ROWS = 32
+SM_REGISTERS, MOST_REGISTERS = 2**16, 255  # of an SM, of a thread
 CONTIGUOUS = 0  # the page size of a cache without pages
 
 
@@ -85,7 +89,7 @@ def arguments(
         work.kv_len,
         work.q_tiles,
         plan.splits,
-        split_tiles(problem, plan) or 0,
+        split_tiles(problem, plan) or ceil_div(ceil_div(work.kv_len, plan.kv_tile), plan.splits),
         problem.kv_tokens,
         tensors["table"].shape[1] if paged else 0,
         lse.shape[1] if lse is not None else 0,
@@ -99,8 +103,9 @@ def constants(inputs: Inputs, plan: Plan, work: packed.Work) -> dict[str, Any]:
     problem = inputs.problem
     assert isinstance(problem.kv, GroupedKV)
     scales = SCALES.get(problem.kv_dtype.name, SCALES_NONE)
+    swaps = is_swapped(inputs, plan, work)
     # Late, Q is an operand in registers: too many beside a warp group's rows, or beside what 8 bits take to widen.
-    is_late = work.tile_rows < packed.WARPGROUP_ROWS and problem.dtype.bits == problem.kv_dtype.bits == 16
+    is_late = work.tile_rows < packed.WARPGROUP_ROWS and problem.dtype.bits == problem.kv_dtype.bits == 16 and not swaps
     return {
         "Q_TILE": plan.q_tile,
         "ROWS": work.tile_rows,
@@ -115,20 +120,35 @@ def constants(inputs: Inputs, plan: Plan, work: packed.Work) -> dict[str, Any]:
         "PAGE": problem.page_size if "table" in inputs.tensors else CONTIGUOUS,
         "SCALES": scales,
         "PAIRS": in_pairs(inputs, work),
+        "SWAPPED": swaps,
         "LATE": is_late,
-        "PREFETCH": is_late and not triton.knobs.runtime.interpret,
+        "APPROXIMATE": not triton.knobs.runtime.interpret,
         "DEPENDENT": plan.splits > 1 and not plan.fused and combine.overlaps(),
         "SPLIT": plan.splits > 1,
         "FUSED": plan.fused,
         "COMBINED_ROWS": combined_rows(problem, work) if plan.fused else 1,
         "COMBINED_SPLITS": combined_splits(problem, plan, work) if plan.fused else 1,
         "EQUAL": work.entries is None,
+        "ALONE": work.entries is None and work.q_tiles == 1,
+        "DEFERRED": work.entries is None and work.tile_rows <= MMA_ROWS and problem.dtype.bits == 16,
+        "DEALT": work.entries is None and problem.mask.is_full,
         "FIELDS": packed.FIELDS,
         "SPREAD": packed.must_spread(plan, work.tile_rows),
         "PRECISION": PRECISIONS[problem.dtype.name],
         "num_warps": plan.warps,
         "num_stages": plan.stages,
+        "maxnreg": most_registers(problem, plan),
     }
+
+
+def most_registers(problem: Problem, plan: Plan) -> int | None:
+    """Return the bound on registers of a thread: all of them, where the CTAs that the plan puts on an SM then fit.
+
+    Left alone, the compiler saves registers for one CTA more: it loads fragments later or spills, and three CTAs of an unequal
+    batch share an SM, which end later than pairs do.
+    """
+    threads = plan.ctas_per_sm * plan.warps * 32
+    return MOST_REGISTERS if problem.dtype.bits == 16 and threads * MOST_REGISTERS <= SM_REGISTERS else None
 
 
 def in_pairs(inputs: Inputs, work: packed.Work) -> bool:
@@ -142,6 +162,30 @@ def in_pairs(inputs: Inputs, work: packed.Work) -> bool:
         and problem.kv.head_dim % 2 == problem.kv.v_head_dim % 2 == 0
         and not triton.knobs.runtime.interpret
     )
+
+
+def is_swapped(inputs: Inputs, plan: Plan, work: packed.Work) -> bool:
+    """Whether keys are the rows of the products and queries their columns.
+
+    A product of a warp group has 64 rows, and 8 columns or more. It takes K and V from shared memory as they lie there, where
+    ``mma.sync`` would take them, and the accumulator of 32 queries, through registers.
+    """
+    problem = inputs.problem
+    return (
+        problem.kv_dtype == problem.dtype
+        and problem.dtype.bits == 16
+        and work.tile_rows == SWAPPED_ROWS
+        and plan.warps % 4 == 0
+        and plan.kv_tile >= MMA_ROWS * plan.warps
+        and plan.v_head_dim_tile >= packed.WARPGROUP_ROWS
+        and (triton.knobs.runtime.interpret or on_hopper())
+    )
+
+
+def on_hopper() -> bool:
+    """Whether the kernel is launched, or compiled, for the one architecture with products of warp groups."""
+    target = triton.runtime.driver.active.get_current_target()
+    return bool(target.backend == "cuda" and target.arch == 10 * HOPPER[0] + HOPPER[1])
 
 
 def combined_rows(problem: Problem, work: packed.Work) -> int:
@@ -161,20 +205,21 @@ def decode(
     q_len, kv_len, q_tiles, splits, split_tiles, kv_tokens, table_stride, lse_stride, window, softmax_scale,
     Q_TILE: tl.constexpr, ROWS: tl.constexpr, KV_TILE: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, D_TILE: tl.constexpr,
     DV_TILE: tl.constexpr, KV_HEADS: tl.constexpr, GROUP: tl.constexpr, MASK: tl.constexpr, PAGE: tl.constexpr,
-    SCALES: tl.constexpr, PAIRS: tl.constexpr, LATE: tl.constexpr, PREFETCH: tl.constexpr, DEPENDENT: tl.constexpr,
+    SCALES: tl.constexpr, PAIRS: tl.constexpr, SWAPPED: tl.constexpr, LATE: tl.constexpr, DEPENDENT: tl.constexpr,
     SPLIT: tl.constexpr, FUSED: tl.constexpr, COMBINED_ROWS: tl.constexpr, COMBINED_SPLITS: tl.constexpr, EQUAL: tl.constexpr,
-    FIELDS: tl.constexpr, SPREAD: tl.constexpr, PRECISION: tl.constexpr,
+    ALONE: tl.constexpr, DEALT: tl.constexpr, DEFERRED: tl.constexpr, APPROXIMATE: tl.constexpr, FIELDS: tl.constexpr,
+    SPREAD: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One CTA: ``ROWS`` rows of one KV head of one sequence over one split; O, or partial O and log-sum-exp in base 2."""
     if DEPENDENT:
         tl.extra.cuda.gdc_launch_dependents()  # the combine may take its place, and waits there for all of this launch
-    kv_head = tl.program_id(0) % KV_HEADS  # KV heads are neighbours in memory and in the grid
+    kv_head = tl.program_id(0) if ALONE else tl.program_id(0) % KV_HEADS  # neighbours in memory and in the grid
     slot = tl.program_id(0) // KV_HEADS
     if EQUAL:
         sequence = tl.program_id(2)
         split = tl.program_id(1)
-        first_row = slot * Q_TILE
-        row_tile = sequence * q_tiles + slot
+        first_row = 0 if ALONE else slot * Q_TILE
+        row_tile = sequence if ALONE else sequence * q_tiles + slot
         q_start = sequence.to(tl.int64) * q_len
         kv_start = sequence.to(tl.int64) * kv_len
     else:
@@ -182,14 +227,16 @@ def decode(
             slot, entries, q_len, kv_len, q_tiles, splits, Q_TILE, FIELDS, EQUAL
         )
         row_tile = tl.load(entries + slot.to(tl.int64) * FIELDS + 7).to(tl.int32)
+    length = kv_len
     if PAGE != 0:
-        kv_len = tl.load(kv_lengths + sequence)
+        # What the mask goes by. The host's number says which tiles and pages to ask for, so that nothing waits for this one.
+        length = tl.load(kv_lengths + sequence)
         table += sequence.to(tl.int64) * table_stride
     first, end = packed.kv_span(q_len, kv_len, first_row, window, Q_TILE, KV_TILE, GROUP, MASK)
     if SPLIT:
         if FUSED:
             used = tl.maximum(tl.cdiv(end - first, split_tiles), 1)  # a row tile without keys has a split that writes zeros
-        else:
+        elif not DEALT:
             split_tiles = tl.cdiv(end - first, splits)
         first += split * split_tiles
         end = tl.minimum(first + split_tiles, end)
@@ -211,19 +258,19 @@ def decode(
     queries = rows // GROUP
     out_rows = (q_start + queries) * (KV_HEADS * GROUP) + kv_head * GROUP + rows % GROUP  # (token, head) as in Q and O
     COMPUTED: tl.constexpr = tl.float16 if SCALES == 1 else q.dtype.element_ty  # of the weights and V
-    # Q is asked for before the first tiles of K and V, and waited for once they are on their way. The compiler moves the load
-    # behind them, where it would queue, so the L2 gets it first.
-    if PREFETCH:
-        prefetched = tl.where(inside_rows, out_rows, q_start * (KV_HEADS * GROUP) + kv_head * GROUP)
-        prefetch_rows(q + prefetched * D, D, q.dtype.element_ty.primitive_bitwidth)
+    # Q is waited for once the first tiles of K and V are on their way.
     loaded = load_queries(q, out_rows, inside_rows, D, D_TILE, SCALES, PAIRS)
     even_queries, odd_queries, scale = prepare_queries(loaded, q.dtype.element_ty, k_scale, softmax_scale, SCALES, PAIRS)
     if LATE:
         even_queries = tl.zeros([ROWS, D_TILE], q.dtype.element_ty)
 
     peak = tl.full([ROWS], float("-inf"), tl.float32)
-    total = tl.zeros([ROWS], tl.float32)
-    acc = tl.zeros([ROWS, DV_TILE // PACK], tl.float32)
+    if SWAPPED:
+        total = tl.zeros([KV_TILE, ROWS], tl.float32)  # summed over keys at the end: a sum over keys is one over warps
+        acc = tl.zeros([DV_TILE, ROWS], tl.float32)
+    else:
+        total = tl.zeros([ROWS, KV_TILE], tl.float32) if DEFERRED else tl.zeros([ROWS], tl.float32)
+        acc = tl.zeros([ROWS, DV_TILE // PACK], tl.float32)
     odd_acc = tl.zeros([ROWS, DV_TILE // PACK], tl.float32)
     if PAGE == 0:
         k += ((kv_start + first * KV_TILE) * KV_HEADS + kv_head) * WIDTH
@@ -255,32 +302,41 @@ def decode(
         v_mask = inside[:, None] & (v_dims < V_WIDTH)[None, :]
         k_tile = tl.load(k_rows + dims[None, :], mask=k_mask, other=OTHER, cache_modifier=".cg")
         v_tile = tl.load(v_rows + v_dims[None, :], mask=v_mask, other=OTHER, cache_modifier=".cg")
-        if PAIRS:
-            even_keys, odd_keys = widen.pairs(k_tile, SCALES == 1, tl.float16)
-            scores = tl.dot(even_queries, tl.trans(even_keys))
-            scores = tl.dot(odd_queries, tl.trans(odd_keys), scores) * scale
+        seen = packed.visible(keys, queries, q_len, length, window, MASK)
+        if SWAPPED:
+            peak, total, acc = swapped_step(k_tile, v_tile, even_queries, scale, tl.trans(seen), peak, total, acc)
         else:
-            k_tile = tl.trans(k_tile.to(even_queries.dtype))
-            scores = packed.scaled_product(even_queries, k_tile, scale, kv_len > 0, SPREAD, PRECISION)
-        if SCALES == 2:
-            scores *= tl.load(k_scale + scale_rows, mask=inside, other=0.0)[None, :]
-        seen = packed.visible(keys, queries, q_len, kv_len, window, MASK)
-        weights, rescale, peak, total = packed.online_softmax(scores, seen, peak, total)
-        if SCALES == 2:
-            weights *= tl.load(v_scale + scale_rows, mask=inside, other=0.0)[None, :]
-        acc = acc * rescale[:, None]
-        if PAIRS:
-            even_values, odd_values = widen.pairs(v_tile, SCALES == 1, COMPUTED)
-            odd_acc = odd_acc * rescale[:, None]
-            acc = tl.dot(weights.to(COMPUTED), even_values, acc)
-            odd_acc = tl.dot(weights.to(COMPUTED), odd_values, odd_acc)
-        else:
-            acc = tl.dot(weights.to(COMPUTED), v_tile.to(COMPUTED), acc, input_precision=PRECISION)
+            if PAIRS:
+                even_keys, odd_keys = widen.pairs(k_tile, SCALES == 1, tl.float16)
+                scores = tl.dot(even_queries, tl.trans(even_keys))
+                scores = tl.dot(odd_queries, tl.trans(odd_keys), scores) * scale
+            else:
+                k_tile = tl.trans(k_tile.to(even_queries.dtype))
+                scores = packed.scaled_product(even_queries, k_tile, scale, kv_len > 0, SPREAD, PRECISION)
+            if SCALES == 2:
+                scores *= tl.load(k_scale + scale_rows, mask=inside, other=0.0)[None, :]
+            weights, rescale, peak = packed.tile_softmax(scores, seen, peak)
+            total = total * rescale[:, None] + weights if DEFERRED else total * rescale + tl.sum(weights, 1)
+            if SCALES == 2:
+                weights *= tl.load(v_scale + scale_rows, mask=inside, other=0.0)[None, :]
+            acc = acc * rescale[:, None]
+            if PAIRS:
+                even_values, odd_values = widen.pairs(v_tile, SCALES == 1, COMPUTED)
+                odd_acc = odd_acc * rescale[:, None]
+                acc = tl.dot(weights.to(COMPUTED), even_values, acc)
+                odd_acc = tl.dot(weights.to(COMPUTED), odd_values, odd_acc)
+            else:
+                acc = tl.dot(weights.to(COMPUTED), v_tile.to(COMPUTED), acc, input_precision=PRECISION)
 
+    if SWAPPED:
+        total = tl.sum(total, 0)
+        acc = tl.trans(acc)
+    elif DEFERRED:
+        total = tl.sum(total, 1)
     if PAIRS:
         acc = tl.interleave(acc, odd_acc)
     normaliser = tl.where(total > 0.0, total, 1.0)  # a row without keys gives 0
-    acc = acc / normaliser[:, None]
+    acc = acc * (1.0 / normaliser)[:, None]
     if SCALES == 1:
         acc *= tl.load(v_scale)
     out_dims = tl.arange(0, DV_TILE)
@@ -289,7 +345,7 @@ def decode(
         if (not FUSED) or used > 1:
             part_rows = out_rows * splits + split
             tl.store(partial + part_rows[:, None] * DV + out_dims[None, :], acc, mask=store_mask)
-            tl.store(lse + out_rows * lse_stride + split, peak + tl.log2(normaliser), mask=inside_rows)
+            tl.store(lse + out_rows * lse_stride + split, peak + log2(normaliser, APPROXIMATE), mask=inside_rows)
             if FUSED:
                 counter = counters + row_tile * KV_HEADS + kv_head
                 tl.debug_barrier()  # what all threads stored comes before the one addition
@@ -304,13 +360,27 @@ def decode(
 
 
 @triton.jit
-def prefetch_rows(rows, WIDTH: tl.constexpr, BITS: tl.constexpr):
-    """Ask the L2 for rows of ``WIDTH`` elements, a line of 128 bytes at a time."""
-    LINE: tl.constexpr = 1024 // BITS
-    for start in tl.static_range(0, WIDTH, LINE):
-        tl.inline_asm_elementwise(
-            "prefetch.global.L2 [$1]; mov.b32 $0, 0;", "=r,l", [rows + start], dtype=tl.int32, is_pure=False, pack=1
-        )
+def swapped_step(keys, values, queries, scale, seen, peak, total, acc):
+    """Return (peak, total, acc) after one more tile, from scores [keys, rows]; ``acc`` is [values, rows].
+
+    ``total`` [keys, rows] is summed at the end, since a sum over keys is one over warps.
+    """
+    scores = tl.where(seen, tl.dot(keys, tl.trans(queries)) * scale, float("-inf"))
+    raised = tl.maximum(peak, tl.max(scores, 0))
+    finite = tl.where(raised == float("-inf"), 0.0, raised)  # -inf - -inf is NaN
+    weights = tl.exp2(scores - finite[None, :])
+    rescale = tl.exp2(peak - finite)[None, :]
+    acc = tl.dot(tl.trans(values), weights.to(values.dtype), acc * rescale)
+    return raised, total * rescale + weights, acc
+
+
+@triton.jit
+def log2(value, APPROXIMATE: tl.constexpr):
+    """Return log2 of numbers from 1 up, to 22 bits in one instruction where ``tl.log2`` takes fifty."""
+    if APPROXIMATE:
+        return tl.inline_asm_elementwise("lg2.approx.f32 $0, $1;", "=f,f", [value], dtype=tl.float32, is_pure=True, pack=1)
+    else:
+        return tl.log2(value)
 
 
 @triton.jit

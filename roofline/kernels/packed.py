@@ -77,6 +77,16 @@ def used_splits(problem: Problem, plan: Plan, q_len: int, kv_len: int, first_row
     return working_splits(max(span.last - span.first, 0), plan.splits, split_tiles(problem, plan))
 
 
+@lru_cache(maxsize=128)
+def whole_splits(problem: Problem, plan: Plan) -> int:
+    """Return how many splits hold keys if that is so for every row tile of equal sequences, else 0."""
+    if len(problem.lengths) > 1:
+        return 0
+    q_len, kv_len, _ = problem.lengths[0]
+    used = {used_splits(problem, plan, q_len, kv_len, row) for row in range(0, q_len * problem.group, plan.q_tile)}
+    return used.pop() if len(used) == 1 else 0
+
+
 def mask_code(problem: Problem) -> int:
     """Return the mask as the kernels take it."""
     if problem.mask.is_full:
@@ -195,9 +205,14 @@ def half_range(queries):
 @triton.jit
 def online_softmax(scores, seen, peak, total):
     """Return (weights, rescale, peak, total) after one more tile of base-2 scores; rows that saw nothing keep -inf and 0."""
+    weights, rescale, peak = tile_softmax(scores, seen, peak)
+    return weights, rescale, peak, total * rescale + tl.sum(weights, 1)
+
+
+@triton.jit
+def tile_softmax(scores, seen, peak):
+    """Return (weights, rescale, peak) after one more tile of base-2 scores."""
     scores = tl.where(seen, scores, float("-inf"))
     raised = tl.maximum(peak, tl.max(scores, 1))
     finite = tl.where(raised == float("-inf"), 0.0, raised)  # -inf - -inf is NaN
-    weights = tl.exp2(scores - finite[:, None])
-    rescale = tl.exp2(peak - finite)
-    return weights, rescale, raised, total * rescale + tl.sum(weights, 1)
+    return tl.exp2(scores - finite[:, None]), tl.exp2(peak - finite), raised

@@ -1,7 +1,8 @@
 """Split-KV decode over a cache in pages (vLLM, arXiv:2309.06180); the kernel is that of split-KV, with rows found by a table.
 
 Inputs: ``q`` [q_tokens, q_heads, d]; ``k_pages`` [pages, page_size, kv_heads, d], ``v_pages`` [pages, page_size, kv_heads, dv]
-in no order; ``table`` int32 [batch, most pages of a sequence rounded up to 8], 0 beyond them; ``kv_lengths`` int32 [batch].
+in no order; ``table`` int32 [batch, most pages of a sequence rounded up to 8], 0 beyond them; ``kv_lengths`` int32 [batch], for
+the mask, while the problem's lengths say what is read.
 Pages that lie wholly in the shared prefix are the same for all sequences. int8 has ``k_scale`` and ``v_scale`` [pages,
 kv_heads, page_size], fp8 [1]. ``counters``: zeros (see ``decode``).
 """

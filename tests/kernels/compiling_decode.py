@@ -15,7 +15,7 @@ from roofline.masks import CAUSAL, FULL, Mask
 from roofline.plan import Choices
 from roofline.problem import GroupedKV, LatentKV, Lengths, Problem, ragged, uniform
 
-SPLITS = Choices(splits=4)
+SPLITS, WHOLE = Choices(splits=4), Choices(splits=1)
 DECODE = uniform(2, 1, 4096)
 SPECULATIVE = uniform(2, 8, 4096)
 PREFILL = uniform(1, 2048, 2048)
@@ -51,6 +51,15 @@ CASES = {
     "split-kv in splits": Case("split-kv", grouped(4), SPLITS),
     "split-kv ragged window": Case("split-kv", grouped(4, ragged([(1, 100), (3, 2000)]), mask=Mask(True, 100)), SPLITS),
     "split-kv 64 rows": Case("split-kv", grouped(8, SPECULATIVE, mask=CAUSAL), SPLITS),
+    "split-kv 32 rows": Case("split-kv", grouped(32), SPLITS),
+    "split-kv 32 rows whole": Case("split-kv", grouped(32, uniform(16, 1, 4096))),
+    "split-kv 32 rows causal": Case("split-kv", grouped(16, uniform(2, 2, 4096), mask=CAUSAL), SPLITS),
+    "split-kv d64 32 rows": Case("split-kv", grouped(32, d=64), SPLITS),
+    "split-kv d256 32 rows": Case("split-kv", grouped(32, d=256), SPLITS),
+    "paged 16 32 rows": Case("paged", grouped(32), SPLITS),
+    "split-kv fp8 window whole": Case("split-kv", grouped(4, mask=Mask(True, 1024), kv_dtype="fp8"), WHOLE),
+    "split-kv int8 whole": Case("split-kv", grouped(4, kv_dtype="int8"), WHOLE),
+    "split-kv int8 window whole": Case("split-kv", grouped(4, mask=Mask(True, 1024), kv_dtype="int8"), WHOLE),
     "split-kv ragged": Case("split-kv", grouped(4, ragged([(1, 100), (1, 2000)])), SPLITS),
     "split-kv ragged int8": Case("split-kv", grouped(16, ragged([(1, 100), (1, 2000)]), kv_dtype="int8"), SPLITS),
     "paged 16 ragged fp8": Case("paged", grouped(8, ragged([(1, 100), (1, 2000)]), kv_dtype="fp8"), SPLITS),
@@ -77,7 +86,7 @@ CASES = {
     "mla 20 heads fp16 whole": Case("mla", latent(20, dtype="fp16"), Choices(splits=1)),
     "mla 16 heads portable": Case("mla", latent(16), Choices(splits=4, portable=True)),
     "mla 128 heads": Case("mla", latent(128), SPLITS),
-    "mla 64 heads fp16 whole": Case("mla", latent(64, dtype="fp16"), Choices(splits=1)),
+    "mla 64 heads fp16 whole": Case("mla", latent(64, dtype="fp16"), WHOLE),
     "mla 128 heads causal": Case("mla", latent(128, SPECULATIVE, CAUSAL), SPLITS),
     "linear d64": Case("linear", grouped(4, PREFILL, 64, CAUSAL)),
     "linear d128": Case("linear", grouped(4, PREFILL, 128, CAUSAL)),

@@ -14,7 +14,10 @@ TMA_CASES = {
     "mla 16 heads", "mla 16 heads causal", "mla 20 heads fp16 whole",
     "mla 128 heads", "mla 64 heads fp16 whole", "mla 128 heads causal",
 }  # fmt: skip
-WGMMA_CASES = TMA_CASES | {"split-kv 64 rows", "split-kv d256 64 rows", "paged 16 64 rows", "linear d64", "linear d128"}
+WGMMA_CASES = TMA_CASES | {
+    "split-kv 32 rows", "split-kv 32 rows whole", "split-kv 32 rows causal", "paged 16 32 rows", "split-kv 64 rows",
+    "split-kv d256 64 rows", "paged 16 64 rows", "linear d64", "linear d128",
+}  # fmt: skip
 
 
 @pytest.mark.kernels

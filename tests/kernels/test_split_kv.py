@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from roofline.dtypes import DTYPES
-from roofline.kernels import packed, split_kv
+from roofline.kernels import decode, packed, split_kv
 from roofline.masks import CAUSAL, FULL, Mask
 from roofline.plan import Plan
 from roofline.problem import GroupedKV, Lengths, Problem, ragged, uniform
@@ -35,6 +35,28 @@ def _problem(
 @pytest.mark.parametrize("lengths", [RAGGED, uniform(2, 1, 49), uniform(2, 5, 33)], ids=["ragged", "decode", "speculative"])
 def test_masks_and_lengths(agrees: Callable, lengths: tuple[Lengths, ...], fused: bool, splits: int, mask: Mask) -> None:
     agrees(split_kv, _problem(lengths, mask), replace(PLAN, splits=splits, fused=fused))
+
+
+@pytest.mark.kernels
+@pytest.mark.parametrize("mask", [FULL, CAUSAL, Mask(True, 100)], ids=["full", "causal", "window"])
+@pytest.mark.parametrize("splits", [1, 3])
+@pytest.mark.parametrize("lengths", [uniform(2, 1, 300), uniform(1, 2, 200)], ids=["decode", "two"])
+def test_keys_as_rows_of_the_products(agrees: Callable, lengths: tuple[Lengths, ...], splits: int, mask: Mask) -> None:
+    heads = (24, 1) if lengths[0].q_len == 1 else (26, 2)
+    problem = _problem(lengths, mask, heads, d=16, dv=64)
+    plan = replace(PLAN, kv_tile=64, v_head_dim_tile=64, splits=splits)
+    assert plan.tile_rows(lengths[0].q_len * problem.group) == decode.SWAPPED_ROWS
+    agrees(split_kv, problem, plan)
+
+
+@pytest.mark.kernels
+def test_whole_rows_of_partials() -> None:
+    equal = _problem(uniform(2, 1, 49))
+    assert packed.whole_splits(equal, PLAN) == 2  # 4 tiles in 3 splits are 2 a split
+    assert packed.whole_splits(equal, replace(PLAN, splits=4)) == 4
+    assert packed.whole_splits(_problem(RAGGED), PLAN) == 0
+    many = _problem(uniform(1, 40, 49), CAUSAL)  # the first row tile sees less than the last
+    assert packed.whole_splits(many, replace(PLAN, splits=4)) == 0
 
 
 @pytest.mark.kernels
