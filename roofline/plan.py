@@ -245,6 +245,8 @@ LATENT_TILES: dict[str, dict[int, Tile]] = {
 # multiply, a warp of a third loads.
 HOPPER_LATENT_TILES = {32: Tile(32, 64, 12, 2, 1), 2**30: Tile(64, 64, 12, 2, 1)}
 HOPPER_LATENT_WIDTHS = (512, 64)
+# CTAs of one length, more than fit at once: as many waves of them as leave little to the last, each run of keys still long.
+EVEN_WAVES, EVEN_RUN = 7, 2048
 SPLIT_TILES = 3  # kv tiles that take as long as a split's start and end: Q, the first tiles, a partial O
 # The same for few rows, which HBM limits, in the time of a kv tile with all SMs at work: a wave's start, what a split adds to
 # the combine. A wave that leaves SMs idle takes 0.6 of that at least.
@@ -423,6 +425,7 @@ def _packed(
 def _splits(problem: Problem, profile: Profile, tile: Tile) -> int:
     """Splits that fill the SMs once: the longest sequence gets the share of the CTA slots that its tiles are of all tiles.
 
+    Where the row tiles of equal sequences fill them a few times, splits make so many waves of them that the last weighs little.
     No split is left without a tile. Without a known SM count nothing is split.
     """
     if profile.sm_count is None:
@@ -430,7 +433,10 @@ def _splits(problem: Problem, profile: Profile, tile: Tile) -> int:
     longest, total = _packed_tiles(problem, tile)
     if total == 0:
         return 1
-    splits = max(profile.sm_count * tile.ctas_per_sm * longest // total, 1)
+    slots = profile.sm_count * tile.ctas_per_sm
+    splits = max(slots * longest // total, 1)
+    if slots * longest < total and len(problem.lengths) == 1:
+        splits = max(min(ceil_div(EVEN_WAVES * slots * longest, total), longest * tile.kv_tile // EVEN_RUN), 1)
     tiles_per_split = -(-longest // splits)
     return -(-longest // tiles_per_split)
 

@@ -223,7 +223,22 @@ def test_splits_fill_the_sms_once() -> None:
     # 2048 tiles of 64 for each of 8 KV heads: 132 // 8 = 16 splits of 128 tiles.
     assert choose("split-kv", "test", decode(), UNTUNED).splits == 16
     assert choose("split-kv", "test", decode(heads=1, kv_heads=1), UNTUNED).splits in range(120, 133)
-    assert choose("split-kv", "test", decode(batch=64), UNTUNED).splits == 1  # 512 CTAs fill the device as they are
+    assert choose("split-kv", "test", decode(2048, batch=64), UNTUNED).splits == 1  # 512 CTAs fill the device as they are
+
+
+@pytest.mark.parametrize(
+    ("batch", "kv_len", "splits"),
+    [
+        (32, 8192, 1),  # 256 CTAs for 264 slots: one wave
+        (64, 8192, 4),  # 512 CTAs are 1.9 waves, 2048 are 7.8
+        (64, 4096, 2),  # no run of less than 2048 keys
+        (64, 2048, 1),
+        (128, 8192, 2),
+        (256, 8192, 1),  # 7.8 waves as they are
+    ],
+)
+def test_more_ctas_than_fit_at_once_are_split_into_even_waves(batch: int, kv_len: int, splits: int) -> None:
+    assert choose("split-kv", "test", decode(kv_len, batch), H200).splits == splits
 
 
 def test_splits_fill_every_slot_of_the_sms() -> None:
