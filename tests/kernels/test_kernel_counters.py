@@ -21,6 +21,7 @@ from roofline.variants.flash import box_overhang_bytes
 COUNTED = Path(__file__).parents[1] / "data" / "h200" / "kernel_counters.jsonl"
 THROUGH_L1 = 1e-3  # allowed to reads that L1 may serve: statistics, page tables, scales, lists of tiles
 ON_VECTOR_UNITS = 0.05  # an inner product of n terms is 2n - 1 operations; the softmax and addresses add some
+LANE_SUMS = 24  # of an output value of a recurrent step: eight lanes add up in three rounds, each for itself
 DESCRIPTOR_ALIGNMENT = 16  # bytes of a row that TMA takes
 
 
@@ -93,4 +94,8 @@ def test_vector_units_run_what_the_tensor_cores_do_not(case: Case) -> None:
     if uses_tensor_cores(case) or "ffma" not in case.kernels[0]:
         return
     operations = 2 * case.counted("ffma") + case.counted("fadd") + case.counted("fmul")
-    assert operations == pytest.approx(case.cost.flops_executed, rel=ON_VECTOR_UNITS)
+    expected = case.cost.flops_executed
+    if case.plan.form == "recurrent":
+        problem = case.problem
+        expected += LANE_SUMS * problem.q_tokens * problem.q_heads * problem.kv.v_head_dim
+    assert operations == pytest.approx(expected, rel=ON_VECTOR_UNITS)
