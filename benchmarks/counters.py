@@ -1,6 +1,6 @@
 """Hardware counters of each kernel against its cost: tensor FLOPs, and what the SMs read, launch by launch.
 
-Run on a GPU machine that lets ncu read counters:   python benchmarks/counters.py FILE [all|decode|latent]
+Run on a GPU machine that lets ncu read counters:   python benchmarks/counters.py FILE [all|decode|latent|hopper]
 and, under compute-sanitizer, the odd shapes once:  compute-sanitizer python benchmarks/counters.py --worker odd[-latent]
 
 The parent profiles a worker of this same script. Both walk the same list of cases; a launch of an empty kernel between them
@@ -102,9 +102,21 @@ ODD: tuple[dict[str, Any], ...] = (
 
 
 DECODE = tuple(case for case in CASES if case["variants"] in ("split-kv", "paged", "linear/recurrent"))
+# The Hopper kernel of flash attention: warp groups that skip kv tiles, or lie past the end; q tiles cut by it; windows.
+HOPPER: tuple[dict[str, Any], ...] = (
+    {"variants": "flash", "n": 2048, "d": 64, "heads": 4, "kv_heads": 4},
+    {"variants": "flash", "n": 4096, "d": 64, "heads": 4, "kv_heads": 2, "batch": 2, "causal": True},
+    {"variants": "flash", "q_len": 1000, "kv_len": 3001, "d": 64, "heads": 4, "kv_heads": 2, "causal": True},
+    {"variants": "flash", "n": 3000, "d": 64, "heads": 4, "kv_heads": 2, "window": 500},
+    {"variants": "flash", "n": 4096, "d": 128, "heads": 8, "kv_heads": 8, "causal": True},
+    {"variants": "flash", "n": 3000, "d": 128, "heads": 4, "kv_heads": 2, "window": 777},
+    {"variants": "flash", "n": 2048, "d": 256, "heads": 4, "kv_heads": 1, "causal": True},
+)  # fmt: skip
 LATENT = tuple(case for case in CASES if case["variants"] == "mla/absorbed")
 ODD_LATENT = tuple(case for case in ODD if case["variants"] == "mla/absorbed")
-LISTS = {"all": CASES, "decode": DECODE, "latent": LATENT, "odd": ODD, "odd-latent": ODD_LATENT}
+LISTS = {
+    "all": CASES, "decode": DECODE, "latent": LATENT, "hopper": HOPPER, "odd": ODD, "odd-latent": ODD_LATENT,
+}  # fmt: skip
 
 
 def configuration_of(options: dict[str, Any]) -> Configuration:

@@ -56,6 +56,11 @@ class Plan:
         """
         return min(self.q_tile, next_power_of_two(max(rows, MMA_ROWS))) if self.packed else self.q_tile
 
+    @property
+    def group_rows(self) -> int:
+        """Rows of a q tile that run the same kv tiles: those of a warp group of the Hopper kernel, else all."""
+        return min(self.q_tile, HOPPER_GROUP_ROWS) if self.kernel == "hopper" else self.q_tile
+
 
 class Tile(NamedTuple):
     """One row of a tile table."""
@@ -142,13 +147,10 @@ FLASH_TILES: dict[str, dict[str, dict[int, Tile]]] = {
     "whole": {"hopper": {64: Tile(64, 128, 4, 2, 3), 128: Tile(128, 64, 4, 2, 2)}},
     "uniform": {"ampere": {128: Tile(128, 32, 8, 2, 1)}, "hopper": {64: Tile(64, 64, 4, 3, 3)}},
 }
-# The Hopper kernel of flash attention, by head size: each warp group has 64 query rows, four more warps load. Three groups are
-# faster with d 64 from so many queries on that rows past the end, or kv tiles on the diagonal, weigh little.
+# The Hopper kernel of flash attention, by head size: each warp group has 64 query rows, four more warps load.
 HOPPER_GROUP_ROWS = 64
 HOPPER_LIGHT_PART = 4  # q tiles with at most this part of the most kv tiles come last, to even out what the CTAs have
-HOPPER_TILES = {64: Tile(128, 128, 12, 3, 1), 128: Tile(128, 128, 12, 2, 1), 256: Tile(128, 64, 12, 2, 1)}
-HOPPER_LONG_TILES = {64: Tile(192, 128, 16, 2, 1)}
-HOPPER_LONG_FULL, HOPPER_LONG_MASKED = 2048, 8192
+HOPPER_TILES = {64: Tile(192, 64, 16, 4, 1), 128: Tile(128, 128, 12, 2, 1), 256: Tile(128, 64, 12, 2, 1)}
 HEADS_L2_PART = 0.4  # of the L2, which K and V of the heads that causal prefill orders together may take: shared data has half
 # Elements of four bytes fill shared memory sooner.
 TF32_PREFILL_TILES: dict[str, dict[int, Tile]] = {
@@ -303,10 +305,7 @@ def _flash(implementation: str, problem: Problem, profile: Profile, choices: Cho
     if choices.tile or choices.is_decode(problem):
         return plan
     if _wants_hopper_kernel(profile, choices) and is_hopper_problem(problem):
-        d, q_len = problem.kv.head_dim, problem.lengths[0].q_len
-        is_long = q_len >= (HOPPER_LONG_FULL if problem.mask.is_full else HOPPER_LONG_MASKED)
-        tile = HOPPER_LONG_TILES.get(d, HOPPER_TILES[d]) if is_long else HOPPER_TILES[d]
-        return replace(plan, kernel="hopper", **tile._asdict())
+        return replace(plan, kernel="hopper", **HOPPER_TILES[problem.kv.head_dim]._asdict())
     own = _flash_tile(problem, profile)
     return plan if own is None else replace(plan, **own._asdict())
 

@@ -196,7 +196,7 @@ def test_flash_redone_by_hand() -> None:
     assert lines[None, "flops"]["formula"] == "2 FLOPs × 2,098,176 pairs × 32 query heads × 128 (d + dv)"
     assert lines[None, "flops"]["value"] == 2 * 2_098_176 * 32 * 128
     assert lines["K", "read_bytes_min"]["formula"] == "2,048 keys seen × 32 KV heads × 128 B"
-    assert lines["K", "sm_read_bytes"]["formula"] == "17,408 rows loaded × 32 query heads × 128 B"
+    assert lines["K", "sm_read_bytes"]["formula"] == "12,608 rows loaded × 32 query heads × 128 B"
     assert lines["K", "read_bytes"]["reason"] == "inputs start cold; the L2 serves the re-reads"
 
 

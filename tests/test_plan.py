@@ -83,13 +83,12 @@ def test_the_hopper_kernel_runs_what_it_covers() -> None:
         assert choose("flash", "test", prefill(), load(device)).kernel is None
 
 
-def test_narrow_heads_get_a_third_group_where_its_rows_do_not_weigh() -> None:
-    def rows(d: int, n: int, mask: Mask) -> int:
-        return choose("flash", "test", replace(prefill(d), lengths=uniform(1, n, n), mask=mask), H100).q_tile
-
-    assert [rows(64, n, Mask()) for n in (1024, 2048)] == [128, 192]
-    assert [rows(64, n, Mask(True)) for n in (4096, 8192)] == [128, 192]
-    assert {rows(d, n, mask) for d in (128, 256) for n in (1024, 16384) for mask in (Mask(), Mask(True))} == {128}
+@pytest.mark.parametrize(("d", "tile"), [(64, (192, 64)), (128, (128, 128)), (256, (128, 64))])
+def test_tiles_of_the_hopper_kernel_go_by_the_head_size(d: int, tile: tuple[int, int]) -> None:
+    for n, mask in ((1024, Mask()), (16384, Mask(True))):
+        plan = choose("flash", "test", replace(prefill(d), lengths=uniform(1, n, n), mask=mask), H100)
+        assert (plan.q_tile, plan.kv_tile) == tile
+        assert (plan.group_rows, replace(plan, kernel=None).group_rows) == (64, tile[0])
 
 
 def test_eight_bit_caches_take_twice_the_keys_at_once() -> None:

@@ -1,10 +1,13 @@
 """Flash attention, forward, on Hopper: warp groups with tasks of their own, in Gluon (``triton.experimental.gluon``).
 
 One CTA stays on each SM and computes one q tile after another. One warp moves Q, K and V into shared memory by TMA and runs
-ahead, into the next q tile too. Each group of four warps has 64 rows of the q tile: it starts Q K^T of the next kv tile, then
-P V of this one, and computes a softmax while the tensor cores work for it or for another group (FlashAttention-3,
-arXiv:2407.08608). kv tiles run from the last to the first, so that those which the mask cuts come first. All groups run the kv
-tiles of the whole q tile, as ``variants.flash`` counts them.
+ahead, into the next q tile too. Each group of four warps has 64 rows of the q tile: in its turn it starts Q K^T of the next kv
+tile and P V of this one, and it computes a softmax while the tensor cores work for another group (FlashAttention-3,
+arXiv:2407.08608). kv tiles run from the last to the first, so that those which the mask cuts come first. A group runs the kv
+tiles that its own rows see, one where it has no rows, and gives the others of the q tile back: ``variants.flash`` counts both.
+
+O is rescaled where a maximum has grown by much, not at every step: it is correct relative to any reference, as long as nothing
+overflows (the idea is FlashAttention-4's). Whether it has grown is read off the sums of the weights.
 
 What each choice here brought is in docs/prefill-kernel.md.
 """
@@ -36,9 +39,78 @@ from roofline.problem import Problem
 
 SHARED_MEMORY_BYTES = 226 * 1024  # of a block, less the barriers
 SWIZZLED_BYTES = 128  # of a row in shared memory, at most
+# Weights are relative to the maximum of their row over its first kv tiles. Where those of a tile add up to this (2^15) in a
+# thread, the maximum so far becomes the reference: fp16 holds twice as much.
+LIMIT = "0f47000000"
 TILE_OVERHEAD = 1  # of a q tile beside its kv tiles, in kv tiles
 # Registers of a thread of a group, and of the loading warp, by the number of groups: 64 Ki in all, with four warps to load.
 REGISTERS = {2: (240, 24), 3: (160, 32)}
+
+
+@gluon.constexpr_function
+def _weights_ptx(row, count, evens, odds, less):
+    """PTX of the weights and their sum for one of two rows: 2 to the power of exponents, less something. ROUND is replaced."""
+    lines = []
+    for i in range(row, count, 2):
+        for name, part, total in (("even", evens, f"own{row}"), ("odd", odds, f"more{row}")):
+            exponent = f"${part + i}"
+            if less:
+                lines.append(f"sub.f32 {name}, {exponent}, {less};")
+                exponent = name
+            lines.append(f"ex2.approx.ftz.f32 {name}, {exponent};")
+            lines.append(f"mov.f32 {total}, {name};" if i == row else f"add.f32 {total}, {total}, {name};")
+        lines.append(f"ROUND ${i}, odd, even;")
+    lines.append(f"add.f32 own{row}, own{row}, more{row};")
+    return lines
+
+
+@gluon.constexpr_function
+def _weigh_ptx(count, instruction):
+    """PTX of ``_weigh`` for the ``count`` pairs of columns of a thread, of its two rows in turn.
+
+    Operands: pairs of weights and sums; sums in their place; even and odd exponents. There is a sum for each pair; the first
+    of each row is used.
+    """
+    lines = [".reg .f32 even, odd, own0, own1, more0, more1;"]
+    for row in (0, 1):
+        lines += _weights_ptx(row, count, 3 * count, 4 * count, None)
+        lines.append(f"add.f32 ${count + row}, ${count + row}, own{row};")
+    return "\n".join(["{", *lines, "}"]).replace("ROUND", instruction)
+
+
+@gluon.constexpr_function
+def _weigh_or_rescale_ptx(count, instruction):
+    """PTX of ``_weigh_or_rescale``: as ``_weigh_ptx``, with references and even and odd columns of O after the sums."""
+    sums, shifts, even_columns, odd_columns, evens, odds = (part * count for part in (1, 2, 3, 4, 9, 10))
+    lines = [".reg .pred grows, other;", ".reg .f32 most, next, kept, even, odd, own0, own1, more0, more1;"]
+    for row in (0, 1):
+        lines += _weights_ptx(row, count, evens, odds, None)
+    lines += [f"setp.geu.f32 grows, own0, {LIMIT};", f"setp.geu.f32 other, own1, {LIMIT};", "or.pred grows, grows, other;"]
+    lines += ["vote.sync.any.pred grows, grows, 0xffffffff;", "@!grows bra.uni STAY;"]
+    for row in (0, 1):
+        own = range(row, count, 2)
+        scaled = [sums + row, *(part + i for part in (even_columns, odd_columns) for i in own)]
+        lines.append("mov.f32 most, 0f00000000;")
+        lines += [f"max.f32 most, most, ${part + i};" for i in own for part in (evens, odds)]
+        for lane in (1, 2):
+            lines += [f"shfl.sync.bfly.b32 next, most, {lane}, 31, 0xffffffff;", "max.f32 most, most, next;"]
+        lines += [f"add.f32 ${shifts + row}, ${shifts + row}, most;", "neg.f32 next, most;", "ex2.approx.ftz.f32 kept, next;"]
+        lines += [f"mul.f32 ${i}, ${i}, kept;" for i in scaled]
+        lines += _weights_ptx(row, count, evens, odds, "most")
+    lines += ["STAY:", *(f"add.f32 ${sums + row}, ${sums + row}, own{row};" for row in (0, 1))]
+    return "\n".join(["{", *lines, "}"]).replace("ROUND", instruction)
+
+
+@gluon.constexpr_function
+def _constraints(count, in_place, more):
+    """Constraints of pairs of weights, of results with an operand in the place of each, and of more operands."""
+    results = ["=&r"] * count + ["=&f"] * (in_place * count)
+    return ",".join(results + [str(count + i) for i in range(in_place * count)] + ["f"] * (more * count))
+
+
+@gluon.constexpr_function
+def _rounding(dtype):
+    return "cvt.rn.bf16x2.f32" if dtype.is_bf16() else "cvt.rn.f16x2.f32"
 
 
 @gluon.jit
@@ -46,13 +118,16 @@ def _kv_span(
     first_query, last_query, q_len, kv_len, window,
     KV_TILE: gl.constexpr, CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
 ):  # fmt: skip
-    """Return ``first, whole_first, whole_last, last`` as ``tiles.kv_span`` does."""
+    """Return ``first, whole_first, whole_last, last`` as ``tiles.kv_span`` does, but for the last key of the first query.
+
+    Its tile is never a whole one, so that every row has a maximum when those come.
+    """
     first = 0
     whole_first = 0
     if CAUSAL:
         offset = kv_len - q_len
         last = gl.cdiv(offset + last_query + 1, KV_TILE)
-        whole_last = (offset + first_query + 1) // KV_TILE
+        whole_last = (offset + first_query) // KV_TILE
         if WINDOW:
             first = gl.maximum(offset + first_query + 1 - window, 0) // KV_TILE
             whole_first = gl.minimum(gl.cdiv(gl.maximum(offset + last_query + 1 - window, 0), KV_TILE), last)
@@ -104,38 +179,43 @@ def _load(
 
 
 @gluon.jit
+def _place(step, STAGES: gl.constexpr):
+    """Return the slot of the ``step``-th kv tile, and the phase of its barriers."""
+    step = step.to(gl.uint32)
+    return (step % STAGES).to(gl.int32), (step // STAGES & 1).to(gl.int32)
+
+
+@gluon.jit
 def _fetch(
     source, batch, head, row, step, buffers, full, empty, STAGES: gl.constexpr, BYTES: gl.constexpr
 ):  # fmt: skip
     """Start to copy a kv tile into the slot of ``step``, once all groups are done with what it held."""
-    slot = step % STAGES
-    mbarrier.wait(empty.index(slot), (step // STAGES & 1) ^ 1)
+    slot, phase = _place(step, STAGES)
+    mbarrier.wait(empty.index(slot), phase ^ 1)
     mbarrier.expect(full.index(slot), BYTES)
     tma.async_copy_global_to_shared(source, [batch, head, row, 0], full.index(slot), buffers.index(slot))
 
 
 @gluon.jit
-def _wait_turn(GROUP: gl.constexpr, TURNS: gl.constexpr):
+def _wait_turn(GROUP: gl.constexpr):
     """Wait until the group before has issued its products: a hardware barrier of 256 threads, numbered past Triton's own."""
-    if TURNS:
-        if GROUP == 0:
-            gl.inline_asm_elementwise("bar.sync 8, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
-        elif GROUP == 1:
-            gl.inline_asm_elementwise("bar.sync 9, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
-        else:
-            gl.inline_asm_elementwise("bar.sync 10, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
+    if GROUP == 0:
+        gl.inline_asm_elementwise("bar.sync 8, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
+    elif GROUP == 1:
+        gl.inline_asm_elementwise("bar.sync 9, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
+    else:
+        gl.inline_asm_elementwise("bar.sync 10, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
 
 
 @gluon.jit
-def _pass_turn(NEXT: gl.constexpr, TURNS: gl.constexpr):
+def _pass_turn(NEXT: gl.constexpr):
     """Let the group ``NEXT`` issue its products."""
-    if TURNS:
-        if NEXT == 0:
-            gl.inline_asm_elementwise("bar.arrive 8, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
-        elif NEXT == 1:
-            gl.inline_asm_elementwise("bar.arrive 9, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
-        else:
-            gl.inline_asm_elementwise("bar.arrive 10, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
+    if NEXT == 0:
+        gl.inline_asm_elementwise("bar.arrive 8, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
+    elif NEXT == 1:
+        gl.inline_asm_elementwise("bar.arrive 9, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
+    else:
+        gl.inline_asm_elementwise("bar.arrive 10, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
 
 
 @gluon.jit
@@ -166,55 +246,125 @@ def _hide(
 
 
 @gluon.jit
-def _rounded(values, DTYPE: gl.constexpr):
-    """Return ``values`` in DTYPE, two a register: converted one by one they would have to be put together for a product."""
+def _unpacked(pairs, DTYPE: gl.constexpr, LAYOUT: gl.constexpr):
+    """Return ``pairs`` of DTYPE, [64, keys / 8, 4], as the operand of a product, [64, keys]."""
+    twice = gl.join(pairs, pairs)
     if DTYPE.is_bf16():
-        return gl.inline_asm_elementwise("cvt.rn.bf16x2.f32 $0, $2, $1;", "=r,f,f", [values], gl.bfloat16, True, 2)
+        values = gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r,r", [twice], gl.bfloat16, True, 2)
     else:
-        return gl.inline_asm_elementwise("cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [values], gl.float16, True, 2)
+        values = gl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r,r", [twice], gl.float16, True, 2)
+    return gl.convert_layout(gl.reshape(values, [64, 8 * pairs.shape[1]]), LAYOUT)
+
+
+@gluon.jit
+def _skip(
+    k_full, k_empty, v_full, v_empty, step, count,
+    GROUP: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
+):  # fmt: skip
+    """Give back ``count`` kv tiles that only rows of other groups see, and the turns to multiply them."""
+    for ahead in range(count):
+        slot, phase = _place(step + ahead, STAGES)
+        _wait_turn(GROUP)
+        _pass_turn((GROUP + 1) % GROUPS)
+        mbarrier.wait(k_full.index(slot), phase)
+        mbarrier.arrive(k_empty.index(slot), count=1)
+        mbarrier.wait(v_full.index(slot), phase)
+        mbarrier.arrive(v_empty.index(slot), count=1)
+
+
+@gluon.jit
+def _parted(values):
+    """Return ``values`` [64, n] as [64, n / 8, 4, 2]: a thread has dimensions 1 and 3 of two rows, one place of dimension 2."""
+    return gl.reshape(values, [64, values.shape[1] // 8, 4, 2])
+
+
+@gluon.jit
+def _first(one, other):
+    return one
+
+
+@gluon.jit
+def _own_first(values):
+    """Return the first value that each thread has of a row: [64, 4]."""
+    return gl.reduce(values, 1, _first)
+
+
+@gluon.jit
+def _own_max(parted):
+    """Return the maximum of what each thread has of a row: [64, 4]."""
+    return gl.max(gl.max(parted, 3), 1)
+
+
+@gluon.jit
+def _weigh(exponents, total, DTYPE: gl.constexpr):
+    """Return the weights of ``exponents`` in pairs of DTYPE, and ``total`` with their sum."""
+    COUNT: gl.constexpr = 2 * exponents.shape[1]
+    even, odd = gl.split(exponents)
+    pairs, total = gl.inline_asm_elementwise(
+        _weigh_ptx(COUNT, _rounding(DTYPE)), _constraints(COUNT, 1, 2),
+        [total[:, None, :], even, odd], (gl.int32, gl.float32), True, COUNT,
+    )  # fmt: skip
+    return pairs, _own_first(total)
+
+
+@gluon.jit
+def _weigh_or_rescale(exponents, total, shift, acc, DTYPE: gl.constexpr):
+    """Return the weights of ``exponents`` in pairs of DTYPE, ``total`` with their sum, ``shift`` and ``acc``.
+
+    Where a sum reaches LIMIT in a warp, the maxima of its rows become their references: ``shift`` grows, ``total``, ``acc`` and
+    the weights shrink. That is rare after the first kv tiles of a row, and a branch around it costs less than maxima.
+    """
+    COUNT: gl.constexpr = 2 * exponents.shape[1]
+    even, odd = gl.split(exponents)
+    even_columns, odd_columns = gl.split(_parted(acc))
+    pairs, total, shift, even_columns, odd_columns = gl.inline_asm_elementwise(
+        _weigh_or_rescale_ptx(COUNT, _rounding(DTYPE)), _constraints(COUNT, 4, 2),
+        [total[:, None, :], shift[:, None, :], even_columns, odd_columns, even, odd],
+        (gl.int32, gl.float32, gl.float32, gl.float32, gl.float32), True, COUNT,
+    )  # fmt: skip
+    acc = gl.convert_layout(gl.reshape(gl.join(even_columns, odd_columns), acc.shape), acc.type.layout, True)
+    return pairs, _own_first(total), _own_first(shift), acc
 
 
 @gluon.jit
 def _steps(
-    acc, total, peak, weights, queries, k_buffers, v_buffers, k_full, k_empty, v_full, v_empty,
+    acc, total, shift, pairs, queries, k_buffers, v_buffers, k_full, k_empty, v_full, v_empty,
     step, row, start, stop, last, q_len, kv_len, window, scale_log2,
     GROUP: gl.constexpr, GROUPS: gl.constexpr, KV_TILE: gl.constexpr, STAGES: gl.constexpr, CAUSAL: gl.constexpr,
-    WINDOW: gl.constexpr, MASKED: gl.constexpr, TURNS: gl.constexpr, OVERLAP: gl.constexpr,
+    WINDOW: gl.constexpr, MASKED: gl.constexpr, DV: gl.constexpr, DTYPE: gl.constexpr,
     S_LAYOUT: gl.constexpr, P_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Run the ``start``-th to ``stop``-th kv tile counted from the last one; ``weights``: P of the one before.
-
-    ``OVERLAP``: the softmax runs while P V of the tile before does. The assembler puts a wait for products as early as it can
-    within straight code: it takes a loop, as the wait for an (already full) barrier is one, to keep it behind the softmax.
-    """
+    """Run the ``start``-th to ``stop``-th kv tile counted from the last one; ``pairs``: P of the one before."""
     for back in range(start, stop):
-        slot = (step + back) % STAGES
-        mbarrier.wait(k_full.index(slot), (step + back) // STAGES & 1)
-        _wait_turn(GROUP, TURNS)
+        weights = _unpacked(pairs, DTYPE, P_LAYOUT)
+        slot, phase = _place(step + back, STAGES)
+        mbarrier.wait(k_full.index(slot), phase)
+        _wait_turn(GROUP)
         scores = gl.zeros([64, KV_TILE], gl.float32, S_LAYOUT)
         scores = warpgroup_mma(queries, k_buffers.index(slot).permute((1, 0)), scores, use_acc=False, is_async=True)
-        before = (step + back - 1) % STAGES
-        mbarrier.wait(v_full.index(before), (step + back - 1) // STAGES & 1)
+        before, phase = _place(step + back - 1, STAGES)
+        mbarrier.wait(v_full.index(before), phase)
         acc = warpgroup_mma(weights, v_buffers.index(before), acc, is_async=True)
-        _pass_turn((GROUP + 1) % GROUPS, TURNS)
+        _pass_turn((GROUP + 1) % GROUPS)
         scores = warpgroup_mma_wait(1, [scores])
-        mbarrier.arrive(k_empty.index(slot), count=1)
-        if MASKED:
-            scores = _hide(scores, row, (last - 1 - back) * KV_TILE, q_len, kv_len, window, KV_TILE, CAUSAL, WINDOW)
-        higher = gl.maximum(peak, gl.max(scores, 1))
-        shift = higher * scale_log2
-        exponents = gl.exp2(scores * scale_log2 - shift[:, None])
-        kept = gl.exp2(peak * scale_log2 - shift)
-        peak = higher
-        total = total * kept + gl.sum(exponents, 1)
-        if OVERLAP:
-            mbarrier.wait(v_full.index(before), (step + back - 1) // STAGES & 1)
+        mbarrier.arrive(k_empty.index(slot), count=1)  # now, not after P V: of two slots, each is waited for
         acc, _ = warpgroup_mma_wait(0, [acc, weights])
         mbarrier.arrive(v_empty.index(before), count=1)
-        weights = gl.convert_layout(_rounded(exponents, weights.dtype), P_LAYOUT)
-        kept = gl.convert_layout(kept, gl.SliceLayout(1, acc.type.layout))
-        acc = acc * kept[:, None]
-    return acc, total, peak, weights
+        if MASKED:
+            scores = _hide(scores, row, (last - 1 - back) * KV_TILE, q_len, kv_len, window, KV_TILE, CAUSAL, WINDOW)
+        parted = _parted(scores)
+        if MASKED or KV_TILE != DV:
+            higher = gl.maximum(shift, gl.max(_own_max(parted), 1)[:, None] * scale_log2)
+            kept = gl.exp2(shift - higher)
+            shift = higher
+            pairs, total = _weigh(parted * scale_log2 - shift[:, None, :, None], total * kept, DTYPE)
+            parts = _parted(acc)
+            kept = gl.convert_layout(kept, gl.SliceLayout(1, gl.SliceLayout(3, parts.type.layout)), True)
+            acc = gl.convert_layout(gl.reshape(parts * kept[:, None, :, None], acc.shape), acc.type.layout, True)
+        else:
+            exponents = parted * scale_log2 - shift[:, None, :, None]
+            pairs, total, shift, acc = _weigh_or_rescale(exponents, total, shift, acc, DTYPE)
+    return acc, total, shift, pairs
 
 
 @gluon.jit
@@ -222,8 +372,7 @@ def _compute(
     o, q_buffers, k_buffers, v_buffers, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
     work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
     GROUP: gl.constexpr, DV: gl.constexpr, GROUPS: gl.constexpr, KV_TILE: gl.constexpr, STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, WHOLE: gl.constexpr, TURNS: gl.constexpr, OVERLAP: gl.constexpr,
-    Q_IN_REGISTERS: gl.constexpr, O_IN_Q: gl.constexpr,
+    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, WHOLE: gl.constexpr, Q_IN_REGISTERS: gl.constexpr, O_IN_Q: gl.constexpr,
 ):  # fmt: skip
     """A group of four warps: rows ``64 GROUP`` .. of each q tile.
 
@@ -237,7 +386,7 @@ def _compute(
     result = o_buffers.index(GROUP)
     result_flat = o_flat.index(GROUP)
     if GROUP == GROUPS - 1:
-        _pass_turn(0, TURNS)
+        _pass_turn(0)
     step = 0
     item = gl.load(work + 1)
     for turn in range(gl.load(work)):
@@ -245,10 +394,17 @@ def _compute(
         row = item % q_tiles * Q_TILE
         item = gl.load(work + 2 + turn)
         last_query = gl.minimum(row + Q_TILE, q_len) - 1
-        first, whole_first, whole_last, last = _kv_span(
+        first, _, _, last = _kv_span(row, last_query, q_len, kv_len, window, KV_TILE, CAUSAL, WINDOW)
+        row += GROUP * 64
+        last_query = gl.minimum(row + 64, q_len) - 1
+        own_first, whole_first, whole_last, own_last = _kv_span(
             row, last_query, q_len, kv_len, window, KV_TILE, CAUSAL, WINDOW
         )  # fmt: skip
-        row += GROUP * 64
+        if row >= q_len:  # rows past the end: one kv tile, whose O goes nowhere
+            own_first = first
+            own_last = first + 1
+        _skip(k_full, k_empty, v_full, v_empty, step, last - own_last, GROUP, GROUPS, STAGES)
+        step += last - own_last
 
         mbarrier.wait(q_full.index(GROUP), turn & 1)
         if Q_IN_REGISTERS:
@@ -256,48 +412,53 @@ def _compute(
             mbarrier.arrive(q_empty.index(GROUP), count=1)
         else:
             queries = q_buffers.index(GROUP)
-        slot = step % STAGES
-        mbarrier.wait(k_full.index(slot), step // STAGES & 1)
+        slot, phase = _place(step, STAGES)
+        mbarrier.wait(k_full.index(slot), phase)
         scores = gl.zeros([64, KV_TILE], gl.float32, S_LAYOUT)
         scores = warpgroup_mma(queries, k_buffers.index(slot).permute((1, 0)), scores, use_acc=False, is_async=True)
         scores = warpgroup_mma_wait(0, [scores])
         mbarrier.arrive(k_empty.index(slot), count=1)
         if not WHOLE:
-            scores = _hide(scores, row, (last - 1) * KV_TILE, q_len, kv_len, window, KV_TILE, CAUSAL, WINDOW)
-        peak = gl.max(scores, 1)
-        exponents = gl.exp2(scores * scale_log2 - (peak * scale_log2)[:, None])
-        total = gl.sum(exponents, 1)
-        weights = gl.convert_layout(_rounded(exponents, o.dtype), P_LAYOUT)
+            scores = _hide(scores, row, (own_last - 1) * KV_TILE, q_len, kv_len, window, KV_TILE, CAUSAL, WINDOW)
+        parted = _parted(scores)
+        most = _own_max(parted)
+        shift = gl.maximum(most, gl.max(most, 1)[:, None]) * scale_log2
+        pairs, total = _weigh(parted * scale_log2 - shift[:, None, :, None], gl.zeros_like(shift), o.dtype)
         acc = gl.zeros([64, DV], gl.float32, O_LAYOUT)
         done = 1
         if CAUSAL:
-            masked = gl.maximum(last - whole_last, 1)
-            acc, total, peak, weights = _steps(
-                acc, total, peak, weights, queries, k_buffers, v_buffers, k_full, k_empty, v_full, v_empty,
-                step, row, 1, masked, last, q_len, kv_len, window, scale_log2,
-                GROUP, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, True, TURNS, OVERLAP, S_LAYOUT, P_LAYOUT,
+            masked = gl.maximum(own_last - whole_last, 1)
+            acc, total, shift, pairs = _steps(
+                acc, total, shift, pairs, queries, k_buffers, v_buffers, k_full, k_empty, v_full, v_empty,
+                step, row, 1, masked, own_last, q_len, kv_len, window, scale_log2,
+                GROUP, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, True, DV, o.dtype, S_LAYOUT, P_LAYOUT,
             )  # fmt: skip
             done = masked
-        acc, total, peak, weights = _steps(
-            acc, total, peak, weights, queries, k_buffers, v_buffers, k_full, k_empty, v_full, v_empty,
-            step, row, done, last - whole_first, last, q_len, kv_len, window, scale_log2,
-            GROUP, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, False, TURNS, OVERLAP, S_LAYOUT, P_LAYOUT,
+        acc, total, shift, pairs = _steps(
+            acc, total, shift, pairs, queries, k_buffers, v_buffers, k_full, k_empty, v_full, v_empty,
+            step, row, done, own_last - whole_first, own_last, q_len, kv_len, window, scale_log2,
+            GROUP, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, False, DV, o.dtype, S_LAYOUT, P_LAYOUT,
         )  # fmt: skip
         if WINDOW:
-            acc, total, peak, weights = _steps(
-                acc, total, peak, weights, queries, k_buffers, v_buffers, k_full, k_empty, v_full, v_empty,
-                step, row, gl.maximum(last - whole_first, done), last - first, last, q_len, kv_len, window, scale_log2,
-                GROUP, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, True, TURNS, OVERLAP, S_LAYOUT, P_LAYOUT,
+            acc, total, shift, pairs = _steps(
+                acc, total, shift, pairs, queries, k_buffers, v_buffers, k_full, k_empty, v_full, v_empty,
+                step, row, gl.maximum(own_last - whole_first, done), own_last - own_first, own_last,
+                q_len, kv_len, window, scale_log2,
+                GROUP, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, True, DV, o.dtype, S_LAYOUT, P_LAYOUT,
             )  # fmt: skip
         if not (Q_IN_REGISTERS or O_IN_Q):
             mbarrier.arrive(q_empty.index(GROUP), count=1)
-        step += last - first
-        slot = (step - 1) % STAGES
-        mbarrier.wait(v_full.index(slot), (step - 1) // STAGES & 1)
+        step += own_last - own_first
+        slot, phase = _place(step - 1, STAGES)
+        mbarrier.wait(v_full.index(slot), phase)
+        weights = _unpacked(pairs, o.dtype, P_LAYOUT)
         acc = warpgroup_mma(weights, v_buffers.index(slot), acc, is_async=True)
-        share = gl.convert_layout(1.0 / total, gl.SliceLayout(1, O_LAYOUT))
+        share = gl.convert_layout(1.0 / gl.sum(total, 1), gl.SliceLayout(1, O_LAYOUT))
         acc, _ = warpgroup_mma_wait(0, [acc, weights])
         mbarrier.arrive(v_empty.index(slot), count=1)
+        if WINDOW:
+            _skip(k_full, k_empty, v_full, v_empty, step, own_first - first, GROUP, GROUPS, STAGES)
+            step += own_first - first
         if not O_IN_Q:
             tma.store_wait(0)
         result_flat.store((acc * share[:, None]).to(o.dtype))
@@ -317,14 +478,13 @@ def _compute(
 def flash_hopper_kernel(
     q, k, v, o, work, work_width, q_tiles, q_heads, kv_heads, q_len, kv_len, window, scale_log2,
     D: gl.constexpr, DV: gl.constexpr, GROUPS: gl.constexpr, KV_TILE: gl.constexpr, STAGES: gl.constexpr,
-    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, WHOLE: gl.constexpr, TURNS: gl.constexpr, OVERLAP: gl.constexpr,
-    Q_IN_REGISTERS: gl.constexpr, O_IN_Q: gl.constexpr,
+    CAUSAL: gl.constexpr, WINDOW: gl.constexpr, WHOLE: gl.constexpr, Q_IN_REGISTERS: gl.constexpr, O_IN_Q: gl.constexpr,
     LOADER_REGISTERS: gl.constexpr, REGISTERS: gl.constexpr,
 ):  # fmt: skip
     """Compute the q tiles that row ``program_id`` of ``work`` lists (see ``schedule``).
 
-    Grid: [CTAs, at most the SMs]. ``WHOLE``: no mask, and kv_len is a multiple of the kv tile. ``TURNS``: groups issue their
-    products one after the other. ``O_IN_Q``: O leaves through the shared memory of Q.
+    Grid: [CTAs, at most the SMs]. ``WHOLE``: no mask, and kv_len is a multiple of the kv tile. ``O_IN_Q``: O leaves
+    through the shared memory of Q.
     """
     q_buffers = gl.allocate_shared_memory(q.dtype, [GROUPS, 1, 1, 64, D], q.layout)
     k_buffers = gl.allocate_shared_memory(k.dtype, [STAGES, 1, 1, KV_TILE, D], k.layout)
@@ -356,13 +516,13 @@ def flash_hopper_kernel(
                 (_compute, (
                     o, q_flat, k_flat, v_flat, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
                     work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
-                    gl.constexpr(0), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE, TURNS, OVERLAP,
+                    gl.constexpr(0), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
                     Q_IN_REGISTERS, O_IN_Q,
                 )),
                 (_compute, (
                     o, q_flat, k_flat, v_flat, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
                     work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
-                    gl.constexpr(1), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE, TURNS, OVERLAP,
+                    gl.constexpr(1), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
                     Q_IN_REGISTERS, O_IN_Q,
                 )),
                 (_load, (
@@ -380,19 +540,19 @@ def flash_hopper_kernel(
                 (_compute, (
                     o, q_flat, k_flat, v_flat, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
                     work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
-                    gl.constexpr(0), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE, TURNS, OVERLAP,
+                    gl.constexpr(0), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
                     Q_IN_REGISTERS, O_IN_Q,
                 )),
                 (_compute, (
                     o, q_flat, k_flat, v_flat, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
                     work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
-                    gl.constexpr(1), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE, TURNS, OVERLAP,
+                    gl.constexpr(1), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
                     Q_IN_REGISTERS, O_IN_Q,
                 )),
                 (_compute, (
                     o, q_flat, k_flat, v_flat, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
                     work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
-                    gl.constexpr(2), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE, TURNS, OVERLAP,
+                    gl.constexpr(2), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
                     Q_IN_REGISTERS, O_IN_Q,
                 )),
                 (_load, (
@@ -459,13 +619,9 @@ def launch_arguments(
     constants = {
         "D": d, "DV": dv, "GROUPS": groups, "KV_TILE": plan.kv_tile, "STAGES": plan.stages,
         "CAUSAL": not is_full, "WINDOW": problem.mask.window is not None, "WHOLE": is_full and kv_len % plan.kv_tile == 0,
-        # Two groups with d 128 keep the tensor cores busy on their own; with d 64 the softmax weighs twice as much.
-        "TURNS": d != 128,
-        # Three groups have no registers left for Q, nor, under a mask, for an overlapped softmax; with d 128 a window's two
-        # edges take those of Q.
-        "OVERLAP": d == 64 and (groups == 2 or is_full),
-        "Q_IN_REGISTERS": groups == 2 and (d == 64 or (d == 128 and problem.mask.window is None)),
-        "O_IN_Q": d == 256, "LOADER_REGISTERS": loader_registers, "REGISTERS": registers,
+        # With d 128 the registers are full; d 256 has no shared memory left for O.
+        "Q_IN_REGISTERS": d == 64, "O_IN_Q": d == 256,
+        "LOADER_REGISTERS": loader_registers, "REGISTERS": registers,
     }  # fmt: skip
     return (work.shape[0],), (*tensors, work, work.shape[1], *sizes, d**-0.5 * LOG2_E), constants
 

@@ -6,6 +6,7 @@ inference, so there is no workspace.
 """
 
 from roofline.cost import Cost, Launch, Order, Sharing, Traffic, ceil_div, sectors
+from roofline.masks import Mask
 from roofline.plan import HOPPER_LIGHT_PART, Plan
 from roofline.problem import GroupedKV, Problem
 from roofline.variants.cached import cached_tensor, window_edge_rows
@@ -20,14 +21,14 @@ def cost(problem: Problem, plan: Plan) -> Cost:
 def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponentials: bool) -> Launch:
     """Count one tiled launch over materialised K and V: O = f(Q K^T, mask) V, f a softmax or (linear attention) nothing."""
     heads, group, d, dv = problem.q_heads, problem.q_heads // kv.heads, kv.head_dim, kv.v_head_dim
-    tiles = kv_rows = q_tiles = 0
+    executed_tiles = kv_rows = q_tiles = 0
     for q_len, kv_len, count in problem.lengths:
         counted = problem.mask.tile_count(q_len, kv_len, plan.q_tile, plan.kv_tile)
         q_tiles += count * counted.q_tiles
-        tiles += count * counted.tiles
+        executed_tiles += count * group_tiles(problem.mask, q_len, kv_len, plan)
         kv_rows += count * counted.kv_rows
     q_rows, pairs, visible = problem.q_tokens * heads, problem.pairs * heads, problem.visible_keys * kv.heads
-    executed_pairs = tiles * heads * plan.q_tile * plan.kv_tile
+    executed_pairs = executed_tiles * heads * plan.group_rows * plan.kv_tile
     per_stream = max(ceil_div(q_tiles * group, problem.batch), 1)
     order = _order(problem, plan, exponentials)
     light_share = 1 / HOPPER_LIGHT_PART if order == "light-last" else 0.0
@@ -52,6 +53,17 @@ def attention(name: str, problem: Problem, plan: Plan, kv: GroupedKV, *, exponen
             Traffic("O", "output", 0, q_rows * o_row, 0, q_rows * sectors(o_row)),
         ),
     )
+
+
+def group_tiles(mask: Mask, q_len: int, kv_len: int, plan: Plan) -> int:
+    """Tiles of ``plan.group_rows`` queries that one head runs: those with an unmasked pair, one for a group past the end."""
+    seen = mask.tile_count(q_len, kv_len, plan.group_rows, plan.kv_tile)
+    return seen.tiles + groups_past_end(q_len, plan)
+
+
+def groups_past_end(q_len: int, plan: Plan) -> int:
+    """Groups of the last q tile of a sequence that have no queries."""
+    return ceil_div(q_len, plan.q_tile) * (plan.q_tile // plan.group_rows) - ceil_div(q_len, plan.group_rows)
 
 
 def _order(problem: Problem, plan: Plan, is_flash: bool) -> Order:

@@ -8,6 +8,7 @@ import torch
 
 from roofline.kernels import flash, flash_hopper
 from roofline.kernels.flash_hopper import schedule
+from roofline.kernels.protocol import Inputs
 from roofline.masks import CAUSAL, FULL, Mask
 from roofline.plan import Choices, Plan, choose
 from roofline.problem import GroupedKV, Problem, uniform
@@ -18,12 +19,14 @@ pytestmark = pytest.mark.kernels
 CPU = torch.device("cpu")
 ON_HOPPER = HAS_GPU and torch.cuda.get_device_capability() == flash_hopper.HOPPER
 needs_hopper = [pytest.mark.gpu, pytest.mark.skipif(HAS_GPU and not ON_HOPPER, reason="needs a Hopper GPU")]
+GROWTH = 3.0  # of every element of K, from one end of the keys to the other: scores grow by some 1.7 d
 LENGTHS = {
     "one query": uniform(2, 9, 9),
     "odd": uniform(3, 1000, 1000),
     "cut by one": uniform(2, 129, 257),
     "whole tiles": uniform(2, 2048, 2048),
     "longer keys": uniform(1, 513, 3000),
+    "whole tiles before the first query": uniform(2, 130, 257),
     "many tiles a CTA": uniform(40, 300, 300),
 }
 
@@ -47,7 +50,7 @@ def test_every_tile_is_run_once(mask: Mask, q_len: int, kv_len: int, heads: int,
     assert sorted(item for row in rows for item in row) == list(range(heads * -(-q_len // 128)))
 
 
-@pytest.mark.parametrize("tile", [(128, 128), (192, 128)])
+@pytest.mark.parametrize("tile", [(128, 128), (192, 64)])
 @pytest.mark.parametrize("n", [1024, 2048, 4096, 8192, 16384])
 def test_ctas_get_even_shares_of_a_causal_mask(n: int, tile: tuple[int, int]) -> None:
     heads = 32 * 16384 // n
@@ -64,16 +67,16 @@ def test_heads_that_share_l2_come_together_heavy_tiles_first() -> None:
 
 
 def test_launch_arguments_follow_the_plan() -> None:
-    problem = grouped(uniform(2, 300, 500), "causal", "bf16", (4, 2), 64, 64)
+    problem = grouped(uniform(2, 300, 500), "causal", "bf16", (4, 2), 128, 128)
     inputs = flash.make_inputs(problem, 0, CPU)
     q, k, v = (inputs.tensors[name] for name in "qkv")
     grid, arguments, constants = flash_hopper.launch_arguments(problem, planned(problem), q, k, v, torch.empty_like(q))
     assert grid == (1,)  # a CPU has no SMs
     assert [descriptor.block_shape for descriptor in arguments[:4]] == [
-        [1, 1, 64, 64],
-        [1, 1, 128, 64],
-        [1, 1, 128, 64],
-        [1, 1, 64, 64],
+        [1, 1, 64, 128],
+        [1, 1, 128, 128],
+        [1, 1, 128, 128],
+        [1, 1, 64, 128],
     ]
     assert [descriptor.shape[2] for descriptor in arguments[:4]] == [300, 500, 500, 300]  # a copy ends with its sequence
     assert (constants["GROUPS"], constants["CAUSAL"], constants["WHOLE"]) == (2, True, False)
@@ -108,11 +111,29 @@ class TestOnHopper:
         problem = grouped(LENGTHS[lengths], mask, dtype, (8, 2), d, d)
         agrees(flash, problem, planned(problem))
 
-    def test_three_groups_agree(self, agrees: Callable[..., None], lengths: str, mask: str, dtype: str, d: int) -> None:
-        if d != 64:
-            pytest.skip("three groups have the registers for d 64 only")
-        problem = grouped(LENGTHS[lengths], mask, dtype, (8, 2), d, d)
-        agrees(flash, problem, replace(planned(problem), q_tile=192, stages=2))
+
+class Growing:
+    """Flash attention over keys whose scores grow from the last key, which the kernel runs first, to the first one."""
+
+    supports, launch, reference = flash.supports, flash.launch, flash.reference
+
+    @staticmethod
+    def make_inputs(problem: Problem, seed: int, device: torch.device) -> Inputs:
+        inputs = flash.make_inputs(problem, seed, device)
+        q, k = inputs.tensors["q"], inputs.tensors["k"]
+        growth = torch.linspace(GROWTH, 0, k.shape[0], device=device)[:, None, None]
+        inputs.tensors.update(q=q.abs(), k=(k + growth).to(k.dtype))
+        return inputs
+
+
+@pytest.mark.parametrize("mask", ["full", "causal", "window"])
+@pytest.mark.parametrize(("dtype", "d"), [("bf16", 64), ("bf16", 128), ("bf16", 256), ("fp16", 128)])
+class TestGrowingMaximum:
+    pytestmark = needs_hopper
+
+    def test_agrees(self, agrees: Callable[..., None], mask: str, dtype: str, d: int) -> None:
+        problem = grouped(uniform(1, 1000, 1500), mask, dtype, (4, 2), d, d)
+        agrees(Growing, problem, planned(problem))
 
 
 @pytest.mark.gpu

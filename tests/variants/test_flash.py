@@ -1,5 +1,9 @@
 """Flash attention, counted by hand: one launch, K and V once per query head and q tile on the SM side."""
 
+from dataclasses import replace
+
+import pytest
+
 from roofline.masks import CAUSAL, Mask
 from roofline.plan import Plan
 from roofline.variants.flash import cost
@@ -8,6 +12,10 @@ from tests.counting import grouped
 
 def plan(q_tile: int = 128, kv_tile: int = 128, d: int = 128) -> Plan:
     return Plan("test", q_tile, kv_tile, d, d)
+
+
+def hopper_plan(q_tile: int, kv_tile: int, d: int) -> Plan:
+    return replace(plan(q_tile, kv_tile, d), kernel="hopper")
 
 
 def test_one_head() -> None:
@@ -120,3 +128,37 @@ def test_int4_keys_have_a_scale_for_32_elements() -> None:
     # rows of 80 x 4 bit = 40 B (2 sectors, 64 B) and ceil(80 / 32) = 3 scales of 2 B
     assert counted.hbm_bytes_min == 2 * 128 * 160 + 2 * 128 * (40 + 6)
     assert counted.sm_bytes == 2 * 128 * 160 + 2 * 2 * 128 * (64 + 6)
+
+
+def test_warp_groups_run_the_kv_tiles_of_their_own_rows_and_share_what_is_loaded() -> None:
+    # 384 causal queries in q tiles of 192, groups of 64, kv tiles of 128: groups run 1, 1, 2, 2, 3, 3 tiles, q tiles load 2, 3.
+    counted = cost(grouped(1, 1, 64, [(384, 384)], CAUSAL), hopper_plan(192, 128, 64))
+    assert counted.flops_executed == 4 * 64 * (1 + 1 + 2 + 2 + 3 + 3) * 64 * 128
+    assert counted.vector_ops == 4 * (1 + 1 + 2 + 2 + 3 + 3) * 64 * 128
+    assert counted.sm_bytes == 128 * (384 + 2 * (2 + 3) * 128 + 384)
+    assert counted.launches[0].ctas == 2
+
+
+def test_a_warp_group_past_the_end_runs_one_kv_tile() -> None:
+    # 256 queries over 512 keys in q tiles of 192: four groups run 4 kv tiles each, two have no query.
+    counted = cost(grouped(2, 1, 64, [(256, 512)]), hopper_plan(192, 128, 64))
+    assert counted.flops_executed == 2 * 4 * 64 * (4 * 4 + 2) * 64 * 128
+    assert counted.sm_bytes == 2 * 128 * (256 + 2 * 2 * 512 + 256)
+
+
+@pytest.mark.parametrize("mask", [Mask(), CAUSAL, Mask(True, 70), Mask(True, 300)])
+@pytest.mark.parametrize(("q_len", "kv_len"), [(9, 9), (129, 257), (500, 500), (640, 900), (1000, 1000)])
+@pytest.mark.parametrize(("q_tile", "kv_tile"), [(128, 64), (128, 128), (192, 128)])
+def test_tiles_of_warp_groups_one_by_one(mask: Mask, q_len: int, kv_len: int, q_tile: int, kv_tile: int) -> None:
+    counted = cost(grouped(1, 1, 64, [(q_len, kv_len)], mask), hopper_plan(q_tile, kv_tile, 64))
+
+    def sees(query: int, key: int) -> bool:
+        last = kv_len - 1 if mask.is_full else kv_len - q_len + query
+        return last - (mask.window or kv_len) < key <= last
+
+    tiles = 0
+    for first in range(0, -(-q_len // q_tile) * q_tile, 64):
+        rows = range(first, min(first + 64, q_len))
+        seen = {key // kv_tile for row in (rows[:1], rows[-1:]) for query in row for key in range(kv_len) if sees(query, key)}
+        tiles += max(seen) - min(seen) + 1 if seen else 1  # what lies between the first query's keys and the last one's
+    assert counted.flops_executed == 4 * 64 * tiles * 64 * kv_tile
