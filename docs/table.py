@@ -1,14 +1,11 @@
-"""Print a run as a Markdown table: python docs/table.py RUN.jsonl [SUITE], of the points of a suite or of all.
+"""Print a run as a Markdown table: python docs/table.py RUN.jsonl.
 
-The README shows the suite ``default`` of docs/results/h200/full-with-peers.jsonl; docs/results/h200/full-suite.md shows all.
+The README shows docs/results/h200/default-with-peers.jsonl, docs/results/h200/full-suite.md shows full-with-peers.jsonl.
 """
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-from roofline.fields import problem_fields
-from roofline.measure.suites import suite
 from roofline.records import read
 from roofline.reports.points import Point
 from roofline.reports.view import view_of_runs
@@ -21,13 +18,9 @@ HEADER = (
 DTYPE_LEFT_OUT = ", bf16"
 
 
-def table(path: Path, of_suite: str | None = None) -> list[str]:
+def table(path: Path) -> list[str]:
     """Return one line a configuration of ours, beside the fastest peer on the same inputs."""
-    run = read(path)
-    if of_suite is not None:
-        wanted = [(one.name, problem_fields(one.problem)) for one in suite(of_suite)]
-        run = replace(run, records=tuple(record for record in run.records if (record.configuration, record.problem) in wanted))
-    points = [point for point in view_of_runs([run]).points if point.measured_s]
+    points = [point for point in view_of_runs([read(path)]).points if point.measured_s]
     lines = list(HEADER)
     for ours in points:
         if ours.is_ours:
@@ -59,4 +52,4 @@ def _line(ours: Point, peer: Point | None) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(table(Path(sys.argv[1]), *sys.argv[2:3])) + "\n")
+    sys.stdout.write("\n".join(table(Path(sys.argv[1]))) + "\n")

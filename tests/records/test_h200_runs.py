@@ -42,23 +42,25 @@ DEFAULT = {json.dumps([one.name, problem_fields(one.problem)]) for one in suite(
 
 
 def test_there_are_runs_and_points() -> None:
-    assert [run.name for run in RUNS] == ["full-with-peers.jsonl"]
-    assert len(OURS) == len(suite("full"))
-    assert len(DEFAULT & {_key(case.values[0]) for case in OURS}) == len(suite("default"))
+    assert [run.name for run in RUNS] == ["default-with-peers.jsonl", "full-with-peers.jsonl"]
+    assert len(OURS) == len(suite("default")) + len(suite("full"))
+    assert {_key(case.values[0]) for case in OURS} >= DEFAULT
 
 
-def test_our_kernels_are_counted_and_the_peers_are_timed_beside_them() -> None:
-    run = read(RUNS[0])
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_our_kernels_are_counted_and_the_peers_are_timed_beside_them(path: Path) -> None:
+    run = read(path)
     assert {record.status for record in run.records} == {"ok", "unsupported"}
     assert all(case.values[0].counters is not None for case in OURS)
     beside = {record.implementation for record in run.records if record.status == "ok"}
     assert {"torch/cudnn", "fa3/fwd", "flashinfer/prefill", "flashinfer/paged", "flashmla/decode"} <= beside
 
 
-def test_the_hbm_ceiling_is_near_the_peak_of_the_counters_and_above_every_point() -> None:
-    run = read(RUNS[0])
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_the_hbm_ceiling_is_near_the_peak_of_the_counters_and_above_every_point(path: Path) -> None:
+    run = read(path)
     ceiling = run.header.profile.measured["hbm_bytes_per_s"].value
-    assert ceiling >= 0.96 * max(case.values[0].counters.hbm_peak_bytes_per_s for case in OURS)
+    assert ceiling >= 0.96 * max(record.counters.hbm_peak_bytes_per_s for record in run.records if record.counters)
     timed = [record for record in run.records if record.measurement is not None]
     assert all(record.prediction.hbm_bytes_min <= 1.01 * ceiling * record.measurement.time_s.median for record in timed)
 
@@ -123,7 +125,8 @@ def test_flops_and_sm_bytes_are_those_of_the_cost(record) -> None:  # type: igno
     problem, plan = problem_from(record.problem), plan_from(record.plan)
     cost = VARIANTS[record.variant](problem, plan)
     executed = cost.flops_executed
-    if plan.kernel == "hopper" and record.variant == "flash":  # then, no warp group skipped what the others of its q tile ran
+    is_earlier = record.run_id == read(RESULTS / "full-with-peers.jsonl").header.run_id
+    if is_earlier and plan.kernel == "hopper" and record.variant == "flash":  # no warp group skipped what another one ran
         executed = VARIANTS["flash"](problem, replace(plan, kernel=None)).flops_executed
     if record.plan["form"] != "recurrent":
         assert record.counters.tensor_flops == executed
