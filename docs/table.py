@@ -1,6 +1,6 @@
 """Print a run as a Markdown table: python docs/table.py RUN.jsonl.
 
-The README shows docs/results/h200/default-with-peers.jsonl, docs/results/h200/full-suite.md shows full-with-peers.jsonl.
+The README shows those of docs/results/h200/default-with-peers.jsonl and full-with-peers.jsonl.
 """
 
 import sys
