@@ -127,6 +127,7 @@ class Kept(NamedTuple):
         return f"{self.tensor} {kept} between its launches"
 
 
+WHOLE_TILES = "tiles are read whole, and the first one holds keys before the window"
 Cause = Streamed | CameBack | Kept | str
 
 
@@ -258,6 +259,8 @@ class _Steady:
     def _shared(self, index: int, traffic: Traffic) -> int:
         """Reads of an operand that CTAs share: once, and again by each wave in which it has not survived."""
         launch, least, share = self.launches[index], traffic.distinct_read_bytes, traffic.sharing
+        if traffic.edge_bytes > WORTH_SAYING * self.cold:
+            self.causes.append(WHOLE_TILES)
         if share is None or self.sm_count is None:
             return least
         resident = self.sm_count * launch.ctas_per_sm

@@ -424,7 +424,8 @@ def _packed(
 def _splits(problem: Problem, profile: Profile, tile: Tile) -> int:
     """Splits that fill the SMs once: the longest sequence gets the share of the CTA slots that its tiles are of all tiles.
 
-    Where the row tiles of equal sequences fill them a few times, splits make so many waves of them that the last weighs little.
+    Where the row tiles of equal sequences fill them a few times, and partials are small, splits make so many waves of them that the
+    last weighs little.
     No split is left without a tile. Without a known SM count nothing is split.
     """
     if profile.sm_count is None:
@@ -434,10 +435,16 @@ def _splits(problem: Problem, profile: Profile, tile: Tile) -> int:
         return 1
     slots = profile.sm_count * tile.ctas_per_sm
     splits = max(slots * longest // total, 1)
-    if slots * longest < total and len(problem.lengths) == 1:
+    if slots * longest < total and _has_small_partials(problem):
         splits = max(min(ceil_div(EVEN_WAVES * slots * longest, total), longest * tile.kv_tile // EVEN_RUN), 1)
     tiles_per_split = -(-longest // splits)
     return -(-longest // tiles_per_split)
+
+
+def _has_small_partials(problem: Problem) -> bool:
+    """Whether what a split leaves is little beside a long run of keys: few rows, and those not as wide as latents."""
+    lengths = problem.lengths[0]
+    return len(problem.lengths) == 1 and isinstance(problem.kv, GroupedKV) and lengths.q_len * problem.group <= LONE_ROWS
 
 
 class PackedTiles(NamedTuple):

@@ -240,6 +240,11 @@ def test_more_ctas_than_fit_at_once_are_split_into_even_waves(batch: int, kv_len
     assert choose("split-kv", "test", decode(kv_len, batch), H200).splits == splits
 
 
+def test_wide_partials_are_not_made_for_even_waves() -> None:
+    assert choose("split-kv", "test", decode(8192, 512, heads=64, kv_heads=1), H200).splits == 1  # 64 rows a KV head
+    assert choose("mla", "test", many_heads(256, 8192, 128), UNTUNED).splits == 1
+
+
 def test_splits_fill_every_slot_of_the_sms() -> None:
     plan = choose("split-kv", "test", decode(), H100)
     slots = 132 * plan.ctas_per_sm

@@ -134,7 +134,8 @@ def _lines(name: str, explained: LaunchFormulas, launch: Mapping[str, Any], coun
             if traffic[moved.least] or traffic[moved.requested]:
                 yield _line(name, tensor, role, moved.least, figures, traffic[moved.least])
                 yield _line(name, tensor, role, moved.requested, figures, traffic[moved.requested])
-                formula, reason = _predicted(traffic, moved)
+                edge = count.edge_bytes if moved.predicted == "read_bytes" else 0
+                formula, reason = _predicted(traffic, moved, edge)
                 line = _line(name, tensor, role, moved.predicted, {moved.predicted: formula}, traffic[moved.predicted])
                 yield {**line, "reason": reason}
 
@@ -145,10 +146,12 @@ def _line(name: str, tensor: str | None, role: str | None, figure: str, formulas
     return {"tensor": tensor, "role": role, "figure": figure, **formula.to_dict(), "reason": None}
 
 
-def _predicted(traffic: Mapping[str, Any], moved: Moved) -> tuple[Formula, str]:
-    """The HBM bytes as the minimum, more or less, and why in a few words."""
+def _predicted(traffic: Mapping[str, Any], moved: Moved, edge: int) -> tuple[Formula, str]:
+    """The HBM bytes as the minimum, more or less, and why in a few words; ``edge``: bytes before a window in its first tile."""
     least, requested, predicted = traffic[moved.least], traffic[moved.requested], traffic[moved.predicted]
     is_read, role = moved.predicted == "read_bytes", traffic["role"]
+    if edge and predicted == least + edge:
+        return product(("minimum", least)) + product(("before the window", edge)), "tiles are read whole"
     if predicted > least:
         more = product(("minimum", least)) + product(("read again", predicted - least))
         return more, f"{predicted / least:.2f} times the minimum: the L2 is too small for what is in flight"

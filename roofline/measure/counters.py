@@ -8,6 +8,7 @@ still dirty in the L2 at its end is not written yet. Names as in Nsight Compute 
 
 import csv
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -255,6 +256,7 @@ def _complaint(lines: Sequence[str]) -> str:
 
 def _number(text: str | None) -> float | None:
     try:
-        return float((text or "").replace(",", ""))
+        value = float((text or "").replace(",", ""))
     except ValueError:  # "n/a", or a unit
         return None
+    return value if math.isfinite(value) else None

@@ -1,6 +1,6 @@
 """The loop of a run: time every group of cases, then count what was timed; each point is saved as it is made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -39,6 +39,7 @@ class Loop:
         todo = [[case for key, case in group if key not in known] for group in keys]
         earlier = [(case, known[key]) for group in keys for key, case in group if key in known]
         self.uncounted = [(case, record) for case, record in earlier if self._lacks_counters(case, record)]
+        self._note_others(known.keys() - {key for group in keys for key, _ in group})
         total, interrupted = sum(map(len, todo)) + len(self.uncounted), False
         try:
             for group in todo:
@@ -73,8 +74,15 @@ class Loop:
                 self.uncounted.append((case, record))
 
     def _lacks_counters(self, case: Case, record: Record) -> bool:
+        """Whether ``record`` is to be counted: not where ``case`` would replay another plan than the one that was timed."""
         wanted = self.options.counters != "off" and (case.is_ours or self.options.count_peers)
-        return wanted and record.status == "ok" and record.counters is None
+        return wanted and record.status == "ok" and record.counters is None and record.plan == case.fields()["plan"]
+
+    def _note_others(self, keys: Set[str]) -> None:
+        if keys:
+            made_by = " ".join(self.run_so_far.header.command)
+            points = "1 point" if len(keys) == 1 else f"{len(keys)} points"
+            self.notes.append(f"{points} of the file not asked for now; it was begun by: {made_by}")
 
     def _record(self, case: Case, outcome: Outcome) -> Record:
         fields = {**case.fields(), "run_id": self.run_so_far.header.run_id}

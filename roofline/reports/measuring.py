@@ -59,7 +59,7 @@ def run_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def render_run(document: Mapping[str, Any], console: Console) -> None:
     """Print predicted beside measured, a heading a problem and a line a point, and what to do with the file."""
     pairs = list(zip(document["records"], run_rows(document), strict=True))
-    by_width = max((len(row["implementation"] or "") for _, row in pairs), default=0)
+    by_width = max((len(_by(row)) for _, row in pairs), default=0)
     for number, (words, group) in enumerate(groupby(pairs, key=lambda pair: _heading(pair[1]))):
         print_heading(words, console)
         print_table(_points_table(group, by_width, show_header=number == 0), console)
@@ -73,6 +73,12 @@ def _heading(row: Mapping[str, Any]) -> str:
     return heading(row["configuration"], row["phase"], row["problem"])
 
 
+def _by(row: Mapping[str, Any]) -> str:
+    """Who ran it: of ours the form too, which the implementation does not say (``roofline/absorbed``)."""
+    name = row["implementation"] or ""
+    return f"roofline/{row['configuration'].partition('/')[2]}" if name.startswith("roofline/") else name
+
+
 def _points_table(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], by_width: int, show_header: bool) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=show_header)
     table.add_column("  by", no_wrap=True, min_width=by_width + 2)
@@ -80,7 +86,7 @@ def _points_table(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], 
     for column in ("roof", "of roof", "HBM", "counted", "error"):
         table.add_column(column, justify="right", no_wrap=True, min_width=COLUMN_WIDTH)
     for record, row in pairs:
-        by = f"  {row['implementation'] or ''}"
+        by = f"  {_by(row)}"
         if record["status"] != "ok":
             table.add_row(by, Text(record["status"], style=SHOWN_STATUS.get(record["status"], "")))
             continue

@@ -21,6 +21,8 @@ def problem_words(problem: Mapping[str, Any], phase: str) -> str:
     parts += [f"window {problem.get('window')}" if mask == "window" else str(mask)] if mask != "full" else []
     pages = problem.get("page_size")
     parts += [f"pages of {pages}"] if pages not in (None, USUAL_PAGE_SIZE) else []
+    prefix = problem.get("shared_prefix")
+    parts += [f"shared prefix {prefix}"] if prefix else []
     dtype, stored = problem.get("dtype"), problem.get("kv_dtype")
     parts.append(f"{dtype}" if stored == dtype else f"{dtype}, KV {stored}")
     return ", ".join(part for part in parts if part)

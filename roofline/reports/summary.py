@@ -146,7 +146,7 @@ def _print_points(points: list[Point], roof: str, console: Console) -> None:
 
 
 def _name(point: Point) -> str:
-    maker = point.implementation.removeprefix("roofline/") if point.is_ours else point.implementation
+    maker = point.configuration.partition("/")[2] if point.is_ours else point.implementation
     return f"{point.number:>3} {maker}"
 
 

@@ -32,7 +32,8 @@ def cost(problem: Problem, plan: Plan) -> Cost:
     distinct = (problem.visible_keys - shared_keys(problem)) * kv.heads
     ctas = packed.ctas * kv.heads
     share = Sharing(problem.batch * kv.heads, max(ceil_div(packed.ctas, problem.batch), 1))
-    edge = window_edge_rows(problem, plan.kv_tile) * kv.heads
+    shared_edge = shared_keys(problem, plan.kv_tile) - shared_keys(problem)
+    edge = (window_edge_rows(problem, plan.kv_tile) - shared_edge) * kv.heads
     table, lengths_read = entries * INDEX_BYTES, problem.batch * INDEX_BYTES
     reads = (
         *cached_tensor(problem, "K", kv.head_dim, distinct, packed.kv_rows * kv.heads, ctas, share, edge),
@@ -73,12 +74,15 @@ def visible_pages(problem: Problem, lengths: Lengths) -> int:
     return ceil_div(lengths.kv_len, problem.page_size) - (lengths.kv_len - visible) // problem.page_size
 
 
-def shared_keys(problem: Problem) -> int:
-    """Visible keys that are stored once although several sequences see them: whole pages of the shared prefix."""
+def shared_keys(problem: Problem, kv_tile: int = 1) -> int:
+    """Visible keys that are stored once although several sequences see them: whole pages of the shared prefix.
+
+    ``kv_tile``: and those before them in the first tile.
+    """
     prefix = problem.shared_prefix // problem.page_size * problem.page_size
     seen, longest = 0, 0
     for q_len, kv_len, count in problem.lengths:
-        first_visible = kv_len - problem.mask.visible_keys(q_len, kv_len)
-        keys = max(prefix - first_visible, 0)
+        first = (kv_len - problem.mask.visible_keys(q_len, kv_len)) // kv_tile * kv_tile
+        keys = max(prefix - first, 0)
         seen, longest = seen + count * keys, max(longest, keys)
     return seen - longest

@@ -73,6 +73,11 @@ def test_a_metric_that_this_chip_does_not_know_costs_itself_only() -> None:
     assert flash["hbm_read_bytes"] == 50684672
 
 
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "n/a", ""])
+def test_a_value_that_is_no_number_is_unknown(text: str) -> None:
+    assert counters.parse(f'"ID","dram__bytes_read.sum"\n"","byte"\n"0","{text}"\n') == [{}]
+
+
 def test_details_page_is_read_too() -> None:
     text = (
         '"ID","Process ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value"\n'

@@ -49,7 +49,7 @@ def test_a_run_is_saved_with_all_its_points(gpu: Gpu) -> None:
     assert run.header.profile.datasheet["hbm_bytes_per_s"].value == 4.8e12
 
 
-def test_what_row_19_asks_for_is_recorded(gpu: Gpu) -> None:
+def test_latency_tokens_and_memory_are_recorded(gpu: Gpu) -> None:
     prefill = measure(OPTIONS).records[0].measurement
     assert prefill is not None
     assert prefill.prefill_latency_s == prefill.time_s.median
@@ -116,6 +116,28 @@ def test_resume_counts_what_was_timed_and_not_counted(gpu: Gpu, monkeypatch: pyt
     assert asked.pop() == [name for name in statuses(path) if "peer/1" not in name][1:]  # the first has its counters
     measure(replace(options, implementations=("peer/1",), count_peers=True))
     assert asked.pop()[-1].endswith("peer/1")
+
+
+def test_resume_with_other_options_says_so(gpu: Gpu) -> None:
+    path = measure(replace(OPTIONS, command=("roofline", "measure", "--n", "1024"))).path
+    other = replace(OPTIONS, output=None, resume=path, request=Request(n=64, variants=("chunked",)))
+    assert measure(other).notes == ("5 points of the file not asked for now; it was begun by: roofline measure --n 1024",)
+
+
+def test_resume_counts_no_other_plan_than_was_timed(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = measure(OPTIONS).path
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[1]["plan"]["q_tile"] = 999
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    asked: list[int] = []
+
+    def count(self: counters.Replay, cases: list) -> object:
+        asked.append(len(cases))
+        yield from ()
+
+    monkeypatch.setattr(counters.Replay, "count", count)
+    measure(replace(OPTIONS, output=None, resume=path, counters="auto"))
+    assert asked == [len(lines) - 2]
 
 
 def test_resume_needs_the_same_device(gpu: Gpu) -> None:

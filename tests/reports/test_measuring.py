@@ -76,6 +76,13 @@ def test_each_problem_has_its_points_under_one_heading() -> None:
     assert all(len(line) <= 80 for line in lines)
 
 
+def test_forms_of_one_kernel_are_told_apart() -> None:
+    forms = [record(configuration=f"linear/{form}", implementation="roofline/linear") for form in ("chunked", "parallel")]
+    for one in forms:
+        one["measurement"] = {**one["measurement"], "implementation": "roofline/linear"}
+    assert [line.split()[0] for line in printed(forms).splitlines()[2:4]] == ["roofline/chunked", "roofline/parallel"]
+
+
 def test_what_an_implementation_cannot_do_is_said_once() -> None:
     refused = record(status="unsupported", reason="no window", implementation="fa3/fwd", measurement=None, counters=None)
     text = printed([refused, record(), refused])

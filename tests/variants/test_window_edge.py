@@ -1,8 +1,10 @@
 """Tiles are read whole: keys before the first that a window shows cost HBM bytes that nobody needs."""
 
+from dataclasses import replace
+
 import pytest
 
-from roofline.cache import hbm_traffic
+from roofline.cache import WHOLE_TILES, hbm_traffic
 from roofline.dtypes import DTYPES
 from roofline.masks import Mask
 from roofline.plan import Choices, choose
@@ -30,6 +32,21 @@ def problem(*lengths: tuple[int, int], window: int = 1024) -> Problem:
 )
 def test_keys_before_the_window_in_its_first_tile(lengths: tuple[tuple[int, int], ...], rows: int) -> None:
     assert window_edge_rows(problem(*lengths), 64) == rows
+
+
+def test_keys_of_a_shared_prefix_are_read_once() -> None:
+    """8 sequences of 8191 keys, of which 8000 are shared pages: keys 7167 to 8190 are seen, and read from 7104 on."""
+    asked = replace(problem(*[(1, 8191)] * 8), shared_prefix=8000)
+    cost = VARIANTS["paged"](asked, replace(choose("paged", "roofline/paged", asked, H200, Choices(splits=1)), kv_tile=64))
+    keys = next(traffic for traffic in cost.launches[0].traffic if traffic.tensor == "K")
+    assert keys.distinct_read_bytes == (8 * (8191 - 8000) + 8000 - 7104) * 8 * 256
+
+
+@pytest.mark.parametrize("variant", ["split-kv", "paged"])
+def test_they_are_the_reason_given(variant: str) -> None:
+    asked = problem((1, 8191), window=64)
+    cost = VARIANTS[variant](asked, choose(variant, f"roofline/{variant}", asked, H200, Choices(splits=1)))
+    assert hbm_traffic(cost, H200).reasons == (WHOLE_TILES,)
 
 
 @pytest.mark.parametrize("variant", ["flash", "split-kv", "paged"])
