@@ -424,9 +424,8 @@ def _packed(
 def _splits(problem: Problem, profile: Profile, tile: Tile) -> int:
     """Splits that fill the SMs once: the longest sequence gets the share of the CTA slots that its tiles are of all tiles.
 
-    Where the row tiles of equal sequences fill them a few times, and partials are small, splits make so many waves of them that the
-    last weighs little.
-    No split is left without a tile. Without a known SM count nothing is split.
+    Where the row tiles of equal sequences fill them a few times, and partials are small, splits make so many waves of them that
+    the last weighs little. No split is left without a tile. Without a known SM count nothing is split.
     """
     if profile.sm_count is None:
         return 1
