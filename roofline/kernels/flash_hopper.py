@@ -140,12 +140,14 @@ def _kv_span(
 
 @gluon.jit
 def _load(
-    q, k, v, q_buffers, k_buffers, v_buffers, q_full, q_empty, k_full, k_empty, v_full, v_empty,
-    work, work_width, q_tiles, q_heads, kv_heads, q_len, kv_len, window,
+    q, k, v, filled, barriers, work, sizes, kv_heads,
     D: gl.constexpr, DV: gl.constexpr, GROUPS: gl.constexpr, KV_TILE: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, WINDOW: gl.constexpr,
 ):  # fmt: skip
     """The warp that fills shared memory: K of the first kv tile, Q, then K of a tile before V of the one before it."""
+    q_buffers, k_buffers, v_buffers = filled
+    q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
+    work_width, q_tiles, q_heads, q_len, kv_len, window, _scale_log2 = sizes
     Q_TILE: gl.constexpr = GROUPS * 64
     Q_BYTES: gl.constexpr = 64 * D * q.dtype.primitive_bitwidth // 8
     K_BYTES: gl.constexpr = KV_TILE * D * k.dtype.primitive_bitwidth // 8
@@ -196,26 +198,22 @@ def _fetch(
     tma.async_copy_global_to_shared(source, [batch, head, row, 0], full.index(slot), buffers.index(slot))
 
 
+@gluon.constexpr_function
+def _turn_ptx(action, group):
+    """PTX of the turn of ``group``: a hardware barrier of 256 threads, numbered past Triton's own."""
+    return f"bar.{action} {8 + group}, 256; mov.u32 $0, 0;"
+
+
 @gluon.jit
 def _wait_turn(GROUP: gl.constexpr):
-    """Wait until the group before has issued its products: a hardware barrier of 256 threads, numbered past Triton's own."""
-    if GROUP == 0:
-        gl.inline_asm_elementwise("bar.sync 8, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
-    elif GROUP == 1:
-        gl.inline_asm_elementwise("bar.sync 9, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
-    else:
-        gl.inline_asm_elementwise("bar.sync 10, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
+    """Wait until the group before has issued its products."""
+    gl.inline_asm_elementwise(_turn_ptx("sync", GROUP), "=r", [], gl.int32, False, 1)
 
 
 @gluon.jit
 def _pass_turn(NEXT: gl.constexpr):
     """Let the group ``NEXT`` issue its products."""
-    if NEXT == 0:
-        gl.inline_asm_elementwise("bar.arrive 8, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
-    elif NEXT == 1:
-        gl.inline_asm_elementwise("bar.arrive 9, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
-    else:
-        gl.inline_asm_elementwise("bar.arrive 10, 256; mov.u32 $0, 0;", "=r", [], gl.int32, False, 1)
+    gl.inline_asm_elementwise(_turn_ptx("arrive", NEXT), "=r", [], gl.int32, False, 1)
 
 
 @gluon.jit
@@ -369,8 +367,7 @@ def _steps(
 
 @gluon.jit
 def _compute(
-    o, q_buffers, k_buffers, v_buffers, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
-    work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
+    o, kept, barriers, work, sizes,
     GROUP: gl.constexpr, DV: gl.constexpr, GROUPS: gl.constexpr, KV_TILE: gl.constexpr, STAGES: gl.constexpr,
     CAUSAL: gl.constexpr, WINDOW: gl.constexpr, WHOLE: gl.constexpr, Q_IN_REGISTERS: gl.constexpr, O_IN_Q: gl.constexpr,
 ):  # fmt: skip
@@ -378,6 +375,9 @@ def _compute(
 
     Q in registers frees its shared memory for the next q tile at once, and S = Q K^T reads half as much of it.
     """
+    q_buffers, k_buffers, v_buffers, o_buffers, o_flat = kept
+    q_full, q_empty, k_full, k_empty, v_full, v_empty = barriers
+    work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2 = sizes
     Q_TILE: gl.constexpr = GROUPS * 64
     S_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, KV_TILE, 16])
     O_LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, DV, 16])
@@ -510,25 +510,23 @@ def flash_hopper_kernel(
     k_flat = k_buffers._reinterpret(k.dtype, [STAGES, KV_TILE, D], FLAT)
     v_flat = v_buffers._reinterpret(v.dtype, [STAGES, KV_TILE, DV], FLAT)
     o_flat = o_buffers._reinterpret(o.dtype, [GROUPS, 64, DV], FLAT)
+    kept = (q_flat, k_flat, v_flat, o_buffers, o_flat)
+    filled = (q_buffers, k_buffers, v_buffers)
+    barriers = (q_full, q_empty, k_full, k_empty, v_full, v_empty)
+    sizes = (work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2)
     if GROUPS == 2:
         gl.warp_specialize(
             [
                 (_compute, (
-                    o, q_flat, k_flat, v_flat, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
-                    work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
-                    gl.constexpr(0), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
+                    o, kept, barriers, work, sizes, gl.constexpr(0), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
                     Q_IN_REGISTERS, O_IN_Q,
                 )),
                 (_compute, (
-                    o, q_flat, k_flat, v_flat, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
-                    work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
-                    gl.constexpr(1), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
+                    o, kept, barriers, work, sizes, gl.constexpr(1), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
                     Q_IN_REGISTERS, O_IN_Q,
                 )),
                 (_load, (
-                    q, k, v, q_buffers, k_buffers, v_buffers, q_full, q_empty, k_full, k_empty, v_full, v_empty,
-                    work, work_width, q_tiles, q_heads, kv_heads, q_len, kv_len, window,
-                    D, DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW,
+                    q, k, v, filled, barriers, work, sizes, kv_heads, D, DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW,
                 )),
             ],
             [4, 1],
@@ -538,27 +536,19 @@ def flash_hopper_kernel(
         gl.warp_specialize(
             [
                 (_compute, (
-                    o, q_flat, k_flat, v_flat, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
-                    work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
-                    gl.constexpr(0), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
+                    o, kept, barriers, work, sizes, gl.constexpr(0), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
                     Q_IN_REGISTERS, O_IN_Q,
                 )),
                 (_compute, (
-                    o, q_flat, k_flat, v_flat, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
-                    work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
-                    gl.constexpr(1), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
+                    o, kept, barriers, work, sizes, gl.constexpr(1), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
                     Q_IN_REGISTERS, O_IN_Q,
                 )),
                 (_compute, (
-                    o, q_flat, k_flat, v_flat, o_buffers, o_flat, q_full, q_empty, k_full, k_empty, v_full, v_empty,
-                    work, work_width, q_tiles, q_heads, q_len, kv_len, window, scale_log2,
-                    gl.constexpr(2), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
+                    o, kept, barriers, work, sizes, gl.constexpr(2), DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW, WHOLE,
                     Q_IN_REGISTERS, O_IN_Q,
                 )),
                 (_load, (
-                    q, k, v, q_buffers, k_buffers, v_buffers, q_full, q_empty, k_full, k_empty, v_full, v_empty,
-                    work, work_width, q_tiles, q_heads, kv_heads, q_len, kv_len, window,
-                    D, DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW,
+                    q, k, v, filled, barriers, work, sizes, kv_heads, D, DV, GROUPS, KV_TILE, STAGES, CAUSAL, WINDOW,
                 )),
             ],
             [4, 4, 1],

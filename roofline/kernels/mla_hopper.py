@@ -25,15 +25,22 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from roofline.cost import ceil_div
+from roofline.kernels.latent_boxes import (
+    BOX,
+    GROUP_REGISTERS,
+    KEYS,
+    LOADER_REGISTERS,
+    as_finite,
+    copy_box,
+    describe_boxes,
+    share_of_split,
+)
 from roofline.plan import Plan
 from roofline.problem import LatentKV, Problem
 
 ROWS = gl.constexpr(64)
-KEYS = gl.constexpr(64)  # of a tile
-BOX = gl.constexpr(64)  # columns that lie together in shared memory: 128 bytes, as wide as the swizzle
 BOXES = gl.constexpr(4)  # of one load and its barrier: half of a tile, but for its RoPE columns
 PRODUCTS = gl.constexpr(2)  # of weights and half a tile: while the first runs, the sums of the next are scaled
-GROUP_REGISTERS, LOADER_REGISTERS = (gl.constexpr(i) for i in (240, 24))  # of a thread
 
 # Barriers: a half of a tile is free; what the groups wait for.
 EVEN_LEFT, EVEN_RIGHT, ODD_LEFT, ODD_RIGHT = (gl.constexpr(i) for i in range(4))
@@ -59,10 +66,10 @@ def launch(
     rows = q_len * problem.q_heads
     q_tiles = ceil_div(rows, plan.q_tile)
     absorbed[(batch * q_tiles * plan.splits,)](
-        _boxes(q, batch, rows),
+        describe_boxes(q, batch, rows, ROWS.value),
         _wide_boxes(cache, batch, kv_len),
-        _boxes(cache, batch, kv_len),
-        _boxes(out, batch, rows),
+        describe_boxes(cache, batch, kv_len, KEYS.value),
+        describe_boxes(out, batch, rows, ROWS.value),
         partial,
         lse,
         q_len,
@@ -78,13 +85,6 @@ def launch(
         SPLIT=plan.splits > 1,
         num_warps=4,
     )
-
-
-def _boxes(tensor: torch.Tensor, batch: int, rows: int) -> TensorDescriptor:
-    """Describe [tokens, .., width] as [batch, rows, width]: rows beyond a sequence are neither read nor written."""
-    width = tensor.shape[-1]
-    layout = gl.NVMMASharedLayout(128, 16, 3)
-    return TensorDescriptor(tensor, [batch, rows, width], [rows * width, width, 1], [1, ROWS.value, BOX.value], layout)
 
 
 def _wide_boxes(cache: torch.Tensor, batch: int, rows: int) -> TensorDescriptor:
@@ -114,9 +114,7 @@ def absorbed(
     first = 0
     end = gl.cdiv(keys_end, KEYS)
     if SPLIT:
-        per_split = gl.cdiv(end, splits)
-        first = split * per_split
-        end = gl.minimum(first + per_split, end)
+        first, end = share_of_split(split, splits, end)
         if first >= end:
             return
 
@@ -161,8 +159,8 @@ def _load(shared, place, q_boxes, latent_boxes, rope_boxes, LATENT: gl.constexpr
     BOXES_IN_ROW: gl.constexpr = LATENT // BOX
     mbarrier.expect(ready.index(Q_FULL), (LATENT + ROPE) * ROWS * 2)
     for box in gl.static_range(BOXES_IN_ROW):
-        _copy(q_boxes, sequence, first_row, box * BOX, ready.index(Q_FULL), q.index(box))
-    _copy(q_boxes, sequence, first_row, LATENT, ready.index(Q_FULL), q_rope)
+        copy_box(q_boxes, sequence, first_row, box * BOX, ready.index(Q_FULL), q.index(box))
+    copy_box(q_boxes, sequence, first_row, LATENT, ready.index(Q_FULL), q_rope)
     pairs = (end - first) // 2
     row = first * KEYS
     for pair in range(pairs):
@@ -171,14 +169,6 @@ def _load(shared, place, q_boxes, latent_boxes, rope_boxes, LATENT: gl.constexpr
         row += 2 * KEYS
     if (end - first) % 2 == 1:
         _load_tile(latent_boxes, rope_boxes, sequence, row, full, free, latent, rope, pairs, 0, LATENT)
-
-
-@gluon.jit
-def _copy(source, sequence, row, column, barrier, target):
-    """Load one box."""
-    layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 3)
-    box = target._reinterpret(target.dtype, [1, target.shape[0], BOX], layout)
-    tma.async_copy_global_to_shared(source, [sequence, row, column], barrier, box)
 
 
 @gluon.jit
@@ -196,7 +186,7 @@ def _load_tile(
         tma.async_copy_global_to_shared(latent_boxes, [sequence, half * BOXES, row, 0], barrier, halves.index(2 * ODD + half))
     barrier = full.index(3 * ODD + 2)
     mbarrier.expect(barrier, KEYS * BOX * 2)
-    _copy(rope_boxes, sequence, row, LATENT, barrier, rope.index(ODD))
+    copy_box(rope_boxes, sequence, row, LATENT, barrier, rope.index(ODD))
 
 
 @gluon.jit
@@ -235,11 +225,6 @@ def _seen(scores, tile, place, sizes, CAUSAL: gl.constexpr):
         else:
             scores = gl.where((keys < kv_len)[None, :], scores, float("-inf"))
     return scores
-
-
-@gluon.jit
-def _finite(peak):
-    return gl.where(peak == float("-inf"), 0.0, peak)  # -inf - -inf is NaN
 
 
 @gluon.jit
@@ -300,7 +285,7 @@ def _left(
         scores = _score(q, q_rope, latent, rope, full, phase, pair >> 30, 0, S)
         scores = _seen(scores, first + 2 * pair, place, sizes, CAUSAL)
         raised = gl.maximum(peak, gl.max(scores, 1) * scale)
-        finite = _finite(raised)
+        finite = as_finite(raised)
         weights = gl.exp2(scores * scale - finite[:, None])
         narrow = weights.to(q.dtype)
         vectors.index(WEIGHTS_LEFT).store(raised)
@@ -315,7 +300,7 @@ def _left(
 
         mbarrier.wait(ready.index(WEIGHTS_RIGHT), phase)
         peak = vectors.index(WEIGHTS_RIGHT).load(ROW)
-        rescale = gl.exp2(raised - _finite(peak))
+        rescale = gl.exp2(raised - as_finite(peak))
         total *= rescale
         acc = _scaled(acc, rescale)
         acc = warpgroup_mma_wait(0, deps=_multiplied(rope.index(1), latent, acc, 1, 0))
@@ -325,7 +310,7 @@ def _left(
         scores = _score(q, q_rope, latent, rope, full, pairs & 1, 0, 0, S)
         scores = _seen(scores, end - 1, place, sizes, CAUSAL)
         raised = gl.maximum(peak, gl.max(scores, 1) * scale)
-        finite = _finite(raised)
+        finite = as_finite(raised)
         weights = gl.exp2(scores * scale - finite[:, None])
         vectors.index(WEIGHTS_LEFT).store(raised)
         rope.index(0).store(weights.to(q.dtype))
@@ -373,12 +358,12 @@ def _right(
         highest = gl.max(scores, 1) * scale
         mbarrier.wait(ready.index(WEIGHTS_LEFT), phase)
         left = vectors.index(WEIGHTS_LEFT).load(ROW)
-        rescale = gl.exp2(peak - _finite(left))
+        rescale = gl.exp2(peak - as_finite(left))
         total *= rescale
         products = _multiplied(rope.index(0), latent, _scaled(acc, rescale), 0, 1)
 
         peak = gl.maximum(left, highest)
-        finite = _finite(peak)
+        finite = as_finite(peak)
         weights = gl.exp2(scores * scale - finite[:, None])
         narrow = weights.to(q.dtype)
         vectors.index(WEIGHTS_RIGHT).store(peak)
@@ -395,7 +380,7 @@ def _right(
 
     if (end - first) % 2 == 1:
         mbarrier.wait(ready.index(WEIGHTS_LEFT), pairs & 1)
-        rescale = gl.exp2(peak - _finite(vectors.index(WEIGHTS_LEFT).load(ROW)))
+        rescale = gl.exp2(peak - as_finite(vectors.index(WEIGHTS_LEFT).load(ROW)))
         total *= rescale
         acc = warpgroup_mma_wait(0, deps=_multiplied(rope.index(0), latent, _scaled(acc, rescale), 0, 1))
 

@@ -16,23 +16,28 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
     mbarrier,
-    tma,
     warpgroup_mma,
     warpgroup_mma_init,
     warpgroup_mma_wait,
 )
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
+from roofline.kernels.latent_boxes import (
+    BOX,
+    GROUP_REGISTERS,
+    KEYS,
+    LOADER_REGISTERS,
+    as_finite,
+    copy_box,
+    describe_boxes,
+    share_of_split,
+)
 from roofline.plan import Plan
 from roofline.problem import LatentKV, Problem
 
-KEYS = gl.constexpr(64)  # of a tile
-BOX = gl.constexpr(64)  # columns of one load: 128 bytes, as wide as the swizzle
 BOXES = gl.constexpr(3)  # of a part of a tile, which has one barrier
 PARTS = gl.constexpr(3)  # of a tile
 TILES = gl.constexpr(4)  # with barriers of their own: more than the ring holds, and even, so that a group meets its own again
 RING_PARTS = {16: 8, 32: 7}  # that fit shared memory beside Q, by rows
-GROUP_REGISTERS, LOADER_REGISTERS = (gl.constexpr(i) for i in (240, 24))  # of a thread
 
 # Barriers: Q is there; a group has left its maximum and sum; a group has left the columns that the other writes.
 Q_FULL, SUMS, COLUMNS = (gl.constexpr(i) for i in (0, 1, 3))
@@ -56,8 +61,8 @@ def launch(
     q_len, kv_len, batch = problem.lengths[0]
     rows = plan.tile_rows(q_len * problem.q_heads)
     absorbed[(batch * plan.splits,)](
-        _boxes(q, batch, q_len * problem.q_heads, rows),
-        _boxes(cache, batch, kv_len, KEYS.value),
+        describe_boxes(q, batch, q_len * problem.q_heads, rows),
+        describe_boxes(cache, batch, kv_len, KEYS.value),
         out if partial is None else partial,
         lse,
         q_len,
@@ -75,13 +80,6 @@ def launch(
     )
 
 
-def _boxes(tensor: torch.Tensor, batch: int, rows: int, box_rows: int) -> TensorDescriptor:
-    """Describe [tokens, .., width] as [batch, rows, width]: rows beyond a sequence are not read."""
-    width = tensor.shape[-1]
-    layout = gl.NVMMASharedLayout(128, 16, 3)
-    return TensorDescriptor(tensor, [batch, rows, width], [rows * width, width, 1], [1, box_rows, BOX.value], layout)
-
-
 @gluon.jit(do_not_specialize=["q_len", "kv_len", "heads", "splits", "lse_stride"])
 def absorbed(
     q_boxes, cache_boxes, target, lse, q_len, kv_len, heads, splits, lse_stride, scale,
@@ -96,9 +94,7 @@ def absorbed(
     first = 0
     end = gl.cdiv(kv_len, KEYS)  # of the last query, which sees all
     if SPLIT:
-        per_split = gl.cdiv(end, splits)
-        first = split * per_split
-        end = gl.minimum(first + per_split, end)
+        first, end = share_of_split(split, splits, end)
         if first >= end:
             return
 
@@ -141,7 +137,7 @@ def _load(shared, place, q_boxes, cache_boxes, ROWS: gl.constexpr, RING: gl.cons
     sequence, _split, first, end, _whole = place
     mbarrier.expect(ready.index(Q_FULL), PARTS * BOXES * ROWS * BOX * 2)
     for box in gl.static_range(PARTS * BOXES):
-        _copy(q_boxes, sequence, 0, box * BOX, ready.index(Q_FULL), q.index(box))
+        copy_box(q_boxes, sequence, 0, box * BOX, ready.index(Q_FULL), q.index(box))
     step = 0
     for tile in range(first, end):
         for part in gl.static_range(PARTS):
@@ -151,16 +147,8 @@ def _load(shared, place, q_boxes, cache_boxes, ROWS: gl.constexpr, RING: gl.cons
             mbarrier.expect(barrier, BOXES * KEYS * BOX * 2)
             for i in gl.static_range(BOXES):
                 column = (part * BOXES + i) * BOX
-                _copy(cache_boxes, sequence, tile * KEYS, column, barrier, ring.index(slot * BOXES + i))
+                copy_box(cache_boxes, sequence, tile * KEYS, column, barrier, ring.index(slot * BOXES + i))
             step += 1
-
-
-@gluon.jit
-def _copy(source, sequence, row, column, barrier, target):
-    """Load one box."""
-    layout: gl.constexpr = gl.NVMMASharedLayout(128, 16, 3)
-    box = target._reinterpret(target.dtype, [1, target.shape[0], BOX], layout)
-    tma.async_copy_global_to_shared(source, [sequence, row, column], barrier, box)
 
 
 @gluon.jit
@@ -177,11 +165,6 @@ def _seen(scores, tile, whole, sizes, CAUSAL: gl.constexpr):
         else:
             scores = gl.where((keys < kv_len)[:, None], scores, float("-inf"))
     return scores
-
-
-@gluon.jit
-def _finite(peak):
-    return gl.where(peak == float("-inf"), 0.0, peak)  # -inf - -inf is NaN
 
 
 @gluon.jit
@@ -242,7 +225,7 @@ def _multiply(
         scores = _score(q, ring, full, turn, tile >> 30, RING, LAYOUT, ROWS)
         scores = _seen(scores, tile, whole, sizes, CAUSAL)
         raised = gl.maximum(peak, gl.max(scores, 0) * scale)
-        finite = _finite(raised)
+        finite = as_finite(raised)
         shares = gl.exp2(scores * scale - finite[None, :])
         weights.index(ODD).store(shares.to(q.dtype))
         fence_async_shared()
@@ -260,7 +243,7 @@ def _multiply(
     mbarrier.wait(ready.index(SUMS + 1 - ODD), 0)  # from here on the ring is free
     other_peak = vectors.index(2 - 2 * ODD).load(ROW)
     common = gl.maximum(peak, other_peak)
-    finite = _finite(common)
+    finite = as_finite(common)
     mine = gl.exp2(peak - finite)
     sums = sums * mine + vectors.index(3 - 2 * ODD).load(ROW) * gl.exp2(other_peak - finite)
     if SPLIT and ODD == 0:
