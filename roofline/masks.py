@@ -61,6 +61,10 @@ class Mask:
             return kv_len
         return min(kv_len, self.window + min(q_len, kv_len) - 1)
 
+    def first_key(self, q_len: int, kv_len: int) -> int:
+        """The first key that some query sees; ``kv_len`` if none sees any."""
+        return kv_len - self.visible_keys(q_len, kv_len)
+
     def cached_keys(self, kv_len: int) -> int:
         """Number of keys a cache has to hold to decode the next token: a window's own, else all."""
         return kv_len if self.window is None else min(kv_len, self.window)

@@ -436,8 +436,7 @@ def _splits(problem: Problem, profile: Profile, tile: Tile) -> int:
     splits = max(slots * longest // total, 1)
     if slots * longest < total and _has_small_partials(problem):
         splits = max(min(ceil_div(EVEN_WAVES * slots * longest, total), longest * tile.kv_tile // EVEN_RUN), 1)
-    tiles_per_split = -(-longest // splits)
-    return -(-longest // tiles_per_split)
+    return filled_splits(longest, splits)
 
 
 def _has_small_partials(problem: Problem) -> bool:
@@ -514,11 +513,10 @@ def _whole_waves(problem: Problem, profile: Profile, tile: Tile) -> int:
     row_tiles = batch * problem.kv_heads * ceil_div(q_len * problem.group, tile.q_tile)
     kv_tiles = ceil_div(kv_len, tile.kv_tile)
 
-    def time(splits: int) -> tuple[int, int]:
+    def time(splits: int) -> tuple[float, int]:
         return ceil_div(row_tiles * splits, profile.sm_count or 1) * (ceil_div(kv_tiles, splits) + SPLIT_TILES), splits
 
-    most = max(ceil_div(2 * profile.sm_count, row_tiles), 1)
-    return min((ceil_div(kv_tiles, ceil_div(kv_tiles, splits)) for splits in range(1, min(most, kv_tiles) + 1)), key=time)
+    return _soonest(kv_tiles, ceil_div(2 * profile.sm_count, row_tiles), time)
 
 
 def _shared_waves(problem: Problem, profile: Profile, tile: Tile) -> int:
@@ -532,8 +530,17 @@ def _shared_waves(problem: Problem, profile: Profile, tile: Tile) -> int:
         shares = waves + (max(rest / sms, LEAST_WAVE) if rest else 0.0)
         return shares * ceil_div(kv_tiles, splits) + FEW_START_TILES * (waves + (rest > 0)) + FEW_SPLIT_TILES * splits, splits
 
-    most = min(ceil_div(MOST_FEW_WAVES * sms, row_tiles), kv_tiles)
-    return min({ceil_div(kv_tiles, ceil_div(kv_tiles, splits)) for splits in range(1, most + 1)}, key=time)
+    return _soonest(kv_tiles, ceil_div(MOST_FEW_WAVES * sms, row_tiles), time)
+
+
+def _soonest(kv_tiles: int, most: int, time: Callable[[int], tuple[float, int]]) -> int:
+    """Of up to ``most`` splits, none of them without a tile, those for which ``time`` is least."""
+    return min({filled_splits(kv_tiles, splits) for splits in range(1, min(most, kv_tiles) + 1)}, key=time)
+
+
+def filled_splits(kv_tiles: int, splits: int) -> int:
+    """Splits that get a tile when ``kv_tiles`` (one at least) are dealt out evenly over ``splits``."""
+    return ceil_div(kv_tiles, ceil_div(kv_tiles, splits))
 
 
 def _linear(implementation: str, problem: Problem, profile: Profile, choices: Choices) -> Plan:

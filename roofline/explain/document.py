@@ -150,11 +150,12 @@ def _predicted(traffic: Mapping[str, Any], moved: Moved, edge: int) -> tuple[For
     """The HBM bytes as the minimum, more or less, and why in a few words; ``edge``: bytes before a window in its first tile."""
     least, requested, predicted = traffic[moved.least], traffic[moved.requested], traffic[moved.predicted]
     is_read, role = moved.predicted == "read_bytes", traffic["role"]
-    if edge and predicted == least + edge:
-        return product(("minimum", least)) + product(("before the window", edge)), "tiles are read whole"
-    if predicted > least:
-        more = product(("minimum", least)) + product(("read again", predicted - least))
+    once = product(("minimum", least)) + product(("before the window", edge)) if edge else product(("minimum", least))
+    if predicted > least + edge:
+        more = once + product(("read again", predicted - least - edge))
         return more, f"{predicted / least:.2f} times the minimum: the L2 is too small for what is in flight"
+    if edge and predicted == least + edge:
+        return once, "tiles are read whole"
     if predicted == least:
         if role == "intermediate":
             return product(("minimum", least)), "does not stay in L2" if is_read else "leaves the L2 before it is written again"

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from roofline.reports.output import print_heading, print_table
+from roofline.reports.output import print_by_heading
 from roofline.reports.problem_words import heading, problem_words
 from roofline.units import format_number, format_percent, format_si
 
@@ -60,9 +59,9 @@ def render_run(document: Mapping[str, Any], console: Console) -> None:
     """Print predicted beside measured, a heading a problem and a line a point, and what to do with the file."""
     pairs = list(zip(document["records"], run_rows(document), strict=True))
     by_width = max((len(_by(row)) for _, row in pairs), default=0)
-    for number, (words, group) in enumerate(groupby(pairs, key=lambda pair: _heading(pair[1]))):
-        print_heading(words, console)
-        print_table(_points_table(group, by_width, show_header=number == 0), console)
+    print_by_heading(
+        pairs, lambda pair: _heading(pair[1]), lambda group, is_first: _points_table(group, by_width, is_first), console
+    )
     for text in [*_complaints(pairs), *document["notes"]]:
         console.print(text, highlight=False, markup=False)
     console.print("roof: time from the measured ceilings; HBM: predicted bytes; error: predicted against counted", style="dim")

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, TypeVar, cast
 
 from rich.console import Console
 
@@ -14,6 +14,7 @@ from roofline.errors import InputError, RooflineError
 if TYPE_CHECKING:
     from rich.table import Table
 
+Item = TypeVar("Item")
 Format = Literal["table", "json", "csv"]
 SUFFIXES: dict[str, Format] = {".json": "json", ".csv": "csv", ".txt": "table"}
 PIPE_WIDTH = 80  # columns of text that goes to no terminal; nothing is cut there, long lines stay whole
@@ -115,12 +116,17 @@ def _wide(stream: TextIO, width: int) -> Console:
     return Console(file=stream, width=width, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
-def print_heading(words: str, to: Console) -> None:
-    """Print what stands over a table, in lines that fit."""
+def print_by_heading(
+    items: Iterable[Item], heading_of: Callable[[Item], str], table_of: Callable[[Iterable[Item], bool], "Table"], to: Console
+) -> None:
+    """Print a table for each run of ``items`` with one heading, under it; ``table_of`` is told which one shows its columns."""
+    from itertools import groupby
     from textwrap import wrap
 
-    for line in wrap(words, to.width, subsequent_indent="  "):
-        to.print(line, style="bold")
+    for number, (words, group) in enumerate(groupby(items, key=heading_of)):
+        for line in wrap(words, to.width, subsequent_indent="  "):
+            to.print(line, style="bold")
+        print_table(table_of(group, number == 0), to)
 
 
 def print_table(table: "Table", to: Console) -> None:

@@ -1,7 +1,6 @@
 """A view in a terminal of 80 columns: summary, a table of the points, verdicts, errors against counters, a text roofline."""
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
@@ -10,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roofline.reports.accuracy import ALL, REREADING, REREADING_ABOVE, STREAMING, STREAMING_AT_MOST, Accuracy, by_variant
-from roofline.reports.output import print_heading, print_table
+from roofline.reports.output import print_by_heading, print_table
 from roofline.reports.plot import MARKERS, chart
 from roofline.reports.points import Point
 from roofline.reports.problem_words import heading
@@ -139,10 +138,12 @@ def chart_of(view: View) -> dict[str, Any] | None:
 def _print_points(points: list[Point], roof: str, console: Console) -> None:
     """Print a heading a problem, and under it a line a point; the columns of all problems stand under each other."""
     name_width = max(len(_name(point)) for point in points)
-    groups = groupby(points, key=lambda point: heading(point.configuration, point.phase, point.problem))
-    for number, (words, group) in enumerate(groups):
-        print_heading(words, console)
-        print_table(_points(group, roof, name_width, show_header=number == 0), console)
+    print_by_heading(
+        points,
+        lambda point: heading(point.configuration, point.phase, point.problem),
+        lambda group, is_first: _points(group, roof, name_width, is_first),
+        console,
+    )
 
 
 def _name(point: Point) -> str:

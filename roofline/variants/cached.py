@@ -32,8 +32,6 @@ def cached_tensor(
 
 def window_edge_rows(problem: Problem, kv_tile: int) -> int:
     """Return the keys of one head before the first that a window shows, which share its tile of ``kv_tile`` keys."""
-    window = problem.mask.window
-    if window is None:
+    if problem.mask.window is None:
         return 0
-    firsts = ((kv_len - min(q_len, kv_len) + 1 - window, count) for q_len, kv_len, count in problem.lengths)
-    return sum(count * (first % kv_tile) for first, count in firsts if first > 0)
+    return sum(count * (problem.mask.first_key(q_len, kv_len) % kv_tile) for q_len, kv_len, count in problem.lengths)

@@ -68,10 +68,8 @@ def table_reads(problem: Problem, plan: Plan, lengths: Lengths, tiles: int) -> T
 
 def visible_pages(problem: Problem, lengths: Lengths) -> int:
     """Pages of one sequence that hold a key some query sees."""
-    visible = problem.mask.visible_keys(lengths.q_len, lengths.kv_len)
-    if visible == 0:
-        return 0
-    return ceil_div(lengths.kv_len, problem.page_size) - (lengths.kv_len - visible) // problem.page_size
+    first = problem.mask.first_key(lengths.q_len, lengths.kv_len)
+    return ceil_div(lengths.kv_len, problem.page_size) - first // problem.page_size
 
 
 def shared_keys(problem: Problem, kv_tile: int = 1) -> int:
@@ -82,7 +80,7 @@ def shared_keys(problem: Problem, kv_tile: int = 1) -> int:
     prefix = problem.shared_prefix // problem.page_size * problem.page_size
     seen, longest = 0, 0
     for q_len, kv_len, count in problem.lengths:
-        first = (kv_len - problem.mask.visible_keys(q_len, kv_len)) // kv_tile * kv_tile
+        first = problem.mask.first_key(q_len, kv_len) // kv_tile * kv_tile
         keys = max(prefix - first, 0)
         seen, longest = seen + count * keys, max(longest, keys)
     return seen - longest

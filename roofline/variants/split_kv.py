@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from roofline.cost import Cost, Launch, Sharing, Traffic, ceil_div, sectors
-from roofline.plan import Plan
+from roofline.plan import Plan, filled_splits
 from roofline.problem import GroupedKV, Lengths, Problem
 from roofline.variants.cached import cached_tensor, window_edge_rows
 
@@ -173,7 +173,9 @@ def split_tiles(problem: Problem, plan: Plan) -> int | None:
 
 def working_splits(tiles: int, splits: int, share: int | None = None) -> int:
     """Splits that get a tile when ``tiles`` are dealt out ``share`` a split, or ``ceil(tiles / splits)``."""
-    return ceil_div(tiles, share or ceil_div(tiles, splits)) if tiles else 0
+    if not tiles:
+        return 0
+    return ceil_div(tiles, share) if share else filled_splits(tiles, splits)
 
 
 def _row_tiles(problem: Problem, plan: Plan, lengths: Lengths) -> list[tuple[int, int, int]]:
